@@ -6,7 +6,6 @@ use stoa_tables::lpm::{Counted, Kernel, Key, Lpm, LpmCapacity, LpmTables};
 /// Tables, of which one slot is empty.
 const SLOTS: usize = 5;
 const EMPTY: usize = 1;
-const CASES: u32 = if cfg!(miri) { 1 } else { 100 };
 
 /// The id of a slot's table: the slot with a generation above.
 fn id(slot: usize) -> u32 {
@@ -16,6 +15,13 @@ fn id(slot: usize) -> u32 {
 /// Which table a lane names (beyond [`SLOTS`]: an id without a table), and its address: near that of a
 /// prefix, or any.
 type Lane<K> = (usize, usize, K);
+
+/// The cases of a property test: `usual` ones, and in proportion more if `PROPTEST_CASES` is above its default.
+fn cases(usual: u32) -> ProptestConfig {
+    let given = ProptestConfig::default().cases;
+    let more = usual.saturating_mul(given) / 256;
+    ProptestConfig::with_cases(if cfg!(miri) { 1 } else { more.max(usual) })
+}
 
 fn agree<K: Key>(
     prefixes: &[(K, u8)],
@@ -72,7 +78,7 @@ fn lanes<K: Key + Arbitrary>() -> impl Strategy<Value = Vec<Lane<K>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(CASES))]
+    #![proptest_config(cases(32))]
 
     #[test]
     fn ip4_lanes_have_their_tables(

@@ -90,7 +90,7 @@ async fn saved(scenario: &Scenario) {
 }
 
 fn sorted(mut desired: v1::Desired) -> v1::Desired {
-    desired.routes.sort_by_key(|route| format!("{:?}", route.prefix));
+    desired.routes.sort_by_cached_key(|route| format!("{:?}", route.prefix));
     desired
 }
 
@@ -102,7 +102,9 @@ fn assert_same(applied: v1::Desired, expected: v1::Desired, round: usize) {
         let is_own = |route: &&v1::Route| !others.contains(&format!("{route:?}"));
         these.routes.iter().filter(is_own).cloned().collect()
     };
-    assert_eq!(only(&applied, &expected), only(&expected, &applied), "round {round}");
+    if applied.routes != expected.routes {
+        assert_eq!(only(&applied, &expected), only(&expected, &applied), "round {round}");
+    }
     // The seed of this router is added when it is sent.
     let bare = |desired| v1::Desired {
         routes: vec![],
@@ -200,7 +202,7 @@ fn edits() -> Vec<Edit> {
 
 #[tokio::test]
 async fn random_commits_among_routes_equal_those_of_the_whole() {
-    random_commits(MANY, 3, rounds(60)).await;
+    random_commits(MANY, 3, rounds(24)).await;
 }
 
 #[tokio::test]

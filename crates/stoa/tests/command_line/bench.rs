@@ -103,7 +103,7 @@ fn bench_table_measures_or_names_the_wrong_option() {
     let prefixes = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(prefixes.path(), "10.0.0.0/8\n10.1.0.0/16\n2001:db8::/32\n").unwrap();
     let path = prefixes.path().to_str().unwrap();
-    let command = ["bench", "table", "--prefixes", path, "--rounds", "1"];
+    let command = ["bench", "table", "--prefixes", path, "--rounds", "1", "--lookups", "16384"];
     let output = stoa(&[&command[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let figures: Value = serde_json::from_str(&out(&output)).unwrap();
@@ -124,6 +124,7 @@ fn bench_table_measures_or_names_the_wrong_option() {
         (&["--prefixes", "synthetic:0"][..], 2),
         (&["--kernel", "sse"], 2),
         (&["--rounds", "0"], 2),
+        (&["--lookups", "4095"], 2),
         (&["--prefixes", "/no/such/file"], 1),
         (&["--prefixes", "synthetic:6000001"], 1),
         (&["--prefixes", path, "--keys", "/no/such/file"], 1),
@@ -136,7 +137,7 @@ fn bench_table_measures_or_names_the_wrong_option() {
 
 #[test]
 fn bench_flow_measures_or_names_the_wrong_option() {
-    let command = ["bench", "flow", "--flows", "1000", "--rounds", "1"];
+    let command = ["bench", "flow", "--flows", "1000", "--rounds", "1", "--lookups", "16384"];
     let output = stoa(&[&command[..], &["--translated", "--json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let figures: Value = serde_json::from_str(&out(&output)).unwrap();
@@ -145,7 +146,9 @@ fn bench_flow_measures_or_names_the_wrong_option() {
     }
     let output = stoa(&[&command[..], &["--family", "ip6"]].concat());
     assert!(out(&output).contains("cycles per look-up"), "{}", out(&output));
-    for wrong in [["--flows", "0"], ["--flows", "16000001"], ["--kernel", "sse"]] {
+    for wrong in
+        [["--flows", "0"], ["--flows", "16000001"], ["--lookups", "4095"], ["--kernel", "sse"]]
+    {
         let output = stoa(&[&["bench", "flow"][..], &wrong].concat());
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", err(&output));
         assert!(out(&output).is_empty() && !err(&output).is_empty(), "{wrong:?}");

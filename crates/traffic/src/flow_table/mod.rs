@@ -32,14 +32,18 @@ const TICK_LEAST: u32 = 64;
 const CLASSES: u32 = 16;
 /// Packets to look up, least and most.
 const PACKETS: [usize; 2] = [1 << 12, 1 << 22];
-/// Look-ups of one round, at least.
-const ROUND: usize = 1 << 21;
+/// Default look-ups of a round.
+pub const LOOKUPS: u32 = 1 << 21;
+/// The least look-ups of a round.
+pub const LOOKUPS_MIN: u32 = PACKETS[0] as u32;
+/// The most look-ups of a round.
+pub const LOOKUPS_MAX: u32 = 1 << 30;
 /// Packets that are timed together: each such part counts with its least disturbed pass.
 const PART: usize = 16 * VECTOR;
 /// Flows created in a sample of the steady pace, at least.
 const SAMPLE: u32 = 1024;
-/// Samples of a round.
-const SAMPLES: u32 = 200;
+/// Look-ups of a round for each sample of the steady pace.
+const LOOKUPS_PER_SAMPLE: u32 = LOOKUPS / 200;
 
 /// The workload.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,9 @@ pub struct Workload {
     pub kernel: Kernel,
     /// Rounds of measurement: 1 to 100.
     pub rounds: u32,
+    /// Look-ups of a round, at least: [`LOOKUPS_MIN`] to [`LOOKUPS_MAX`]. The flows created in a round are
+    /// a tenth of it.
+    pub lookups: u32,
 }
 
 /// Results of the measurement. Cycles are ticks of the time stamp counter.
@@ -140,6 +147,10 @@ fn check(workload: &Workload) -> Result<(), FlowTableError> {
     }
     if !(1..=100).contains(&workload.rounds) {
         return Err(FlowTableError::Range(format!("{} rounds: give 1 to 100", workload.rounds)));
+    }
+    if !(LOOKUPS_MIN..=LOOKUPS_MAX).contains(&workload.lookups) {
+        let reason = format!("{} look-ups: give {LOOKUPS_MIN} to {LOOKUPS_MAX}", workload.lookups);
+        return Err(FlowTableError::Range(reason));
     }
     Ok(())
 }
@@ -260,7 +271,7 @@ impl Bench {
     /// Cycles of creating and collecting one flow, of the least disturbed of some samples.
     fn pace(&mut self) -> Result<f64, FlowTableError> {
         let mut best = f64::MAX;
-        for _ in 0..SAMPLES {
+        for _ in 0..(self.workload.lookups / LOOKUPS_PER_SAMPLE).max(1) {
             let (mut cycles, mut changed) = (0, 0);
             for _ in 0..SAMPLE.div_ceil(self.per_tick) {
                 self.prepare();
@@ -307,7 +318,7 @@ impl Bench {
 
     /// Looks up packets.
     fn lookup(&self, timed: &mut Timed, is_counted: bool) {
-        let passes = (ROUND / timed.packets.len()).max(2);
+        let passes = (self.workload.lookups as usize / timed.packets.len()).max(2);
         let mut found = [Match::NONE; VECTOR];
         for pass in 0..passes {
             let now = self.now + pass as u32 % 2;

@@ -3,7 +3,8 @@
 use super::*;
 
 fn small(flows: u32, is_ip6: bool, is_translated: bool) -> Workload {
-    Workload { flows, is_ip6, is_translated, kernel: Kernel::detect(), rounds: 1 }
+    let (kernel, lookups) = (Kernel::detect(), LOOKUPS_MIN);
+    Workload { flows, is_ip6, is_translated, kernel, rounds: 1, lookups }
 }
 
 #[test]
@@ -42,6 +43,8 @@ fn what_is_out_of_range_is_named() {
         small(FLOWS_MAX + 1, false, false),
         Workload { rounds: 0, ..small(9, false, false) },
         Workload { rounds: 101, ..small(9, false, false) },
+        Workload { lookups: LOOKUPS_MIN - 1, ..small(9, false, false) },
+        Workload { lookups: LOOKUPS_MAX + 1, ..small(9, false, false) },
     ] {
         assert!(matches!(run(&wrong, |_| ()), Err(FlowTableError::Range(_))), "{wrong:?}");
     }

@@ -1,6 +1,6 @@
 //! `stoa bench table`: speed and memory of the longest-prefix match alone.
 //!
-//! Look-ups run in batches of a vector over at least 2^20 keys in turn; the least disturbed of many
+//! Look-ups run in batches of a vector over many keys in turn (by default 2^20); the least disturbed of many
 //! passes is reported. Changes are timed by this thread's processor time.
 
 mod redirect;
@@ -20,8 +20,12 @@ use stoa_tables::lpm::{Kernel, Lpm, LpmCapacity, LpmError};
 use crate::prefixes::{self, Family, PrefixError, Source};
 use crate::random::Random;
 
-/// The least number of keys.
-const KEYS: usize = 1 << 20;
+/// Default keys of a pass.
+pub const LOOKUPS: u32 = 1 << 20;
+/// The least keys of a pass.
+pub const LOOKUPS_MIN: u32 = 1 << 12;
+/// The most keys of a pass.
+pub const LOOKUPS_MAX: u32 = 1 << 26;
 /// Passes over all keys for each round.
 const PASSES: u32 = 5;
 /// The most prefixes removed and added again while a reader is active.
@@ -82,6 +86,8 @@ pub struct Workload {
     /// How often the table is filled and emptied; the fastest round counts. 1 to 100. Each round
     /// has five passes over the keys.
     pub rounds: u32,
+    /// Keys of a pass, at least: [`LOOKUPS_MIN`] to [`LOOKUPS_MAX`].
+    pub lookups: u32,
 }
 
 /// Results of the measurement. Bytes count the memory in use, not the reserved address space.
@@ -105,7 +111,7 @@ pub struct Figures {
     pub changes_per_second_shared: f64,
     /// Median time in microseconds until every reader uses a new neighbour behind all prefixes.
     pub redirect_us_median: f64,
-    /// The slowest of a thousand such changes.
+    /// The slowest of a thousand such changes, or of fewer with few look-ups.
     pub redirect_us_most: f64,
     /// Number of readers: one for each processor but one.
     pub redirect_readers: usize,
@@ -207,9 +213,9 @@ pub fn run<K: Family>(workload: &Workload, progress: impl Fn(f64)) -> Result<Fig
     }
     let memory = lpm.memory();
     let shared = churn(&mut lpm, &routes, &mut random)?;
-    let redirect = redirect::measure(&lpm, workload.values, &routes, &mut random)?;
+    let redirect = redirect::measure(&lpm, workload, &routes, &mut random)?;
     progress((steps - 1.0) / steps);
-    let keys = keys(&workload.keys, &routes, &mut random)?;
+    let keys = keys(workload, &routes, &mut random)?;
     let (cycles, seconds) = measure(&lpm, (workload.kernel, workload.rounds * PASSES), &keys);
     progress(1.0);
     let (count, looked_up) = (routes.len() as f64, keys.len() as f64);
@@ -245,6 +251,10 @@ fn check(workload: &Workload) -> Result<(), TableError> {
     }
     if !(1..=100).contains(&workload.rounds) {
         return Err(TableError::Range(format!("{} rounds: give 1 to 100", workload.rounds)));
+    }
+    if !(LOOKUPS_MIN..=LOOKUPS_MAX).contains(&workload.lookups) {
+        let reason = format!("{} look-ups: give {LOOKUPS_MIN} to {LOOKUPS_MAX}", workload.lookups);
+        return Err(TableError::Range(reason));
     }
     Ok(())
 }
@@ -331,7 +341,7 @@ pub(crate) fn on_cpu() -> Option<f64> {
 }
 
 fn keys<K: Family>(
-    keys: &Keys,
+    workload: &Workload,
     routes: &[(K, u8, u32)],
     random: &mut Random,
 ) -> Result<Vec<K>, TableError> {
@@ -340,19 +350,20 @@ fn keys<K: Family>(
         let (prefix, len, _) = routes[at];
         prefix.inside(len, random)
     };
-    Ok(match keys {
-        Keys::Random => (0..KEYS).map(|_| K::anywhere(random)).collect(),
+    let least = (workload.lookups as usize).next_multiple_of(VECTOR);
+    Ok(match &workload.keys {
+        Keys::Random => (0..least).map(|_| K::anywhere(random)).collect(),
         Keys::InTable => {
             let mut one = || within(random.below(routes.len()), random);
-            (0..KEYS).map(|_| one()).collect()
+            (0..least).map(|_| one()).collect()
         }
         Keys::Zipf => {
             let mut one = || within(random.zipf(routes.len()), random);
-            (0..KEYS).map(|_| one()).collect()
+            (0..least).map(|_| one()).collect()
         }
         Keys::File(path) => {
             let given = prefixes::addresses::<K>(path)?;
-            let count = given.len().max(KEYS).next_multiple_of(VECTOR);
+            let count = given.len().max(least).next_multiple_of(VECTOR);
             given.into_iter().cycle().take(count).collect()
         }
     })

@@ -12,14 +12,16 @@ use stoa_engine::VECTOR;
 use stoa_tables::lpm::{Lpm, LpmReader};
 use stoa_tables::next_hop::{NextHop, NextHopCapacity, NextHopReader, NextHops};
 
-use super::TableError;
+use super::{TableError, Workload};
 use crate::prefixes::Family;
 use crate::random::Random;
 
-/// Number of timed changes.
-const CHANGES: u32 = 1000;
-/// Addresses that each reader looks up.
-const KEYS: usize = 1 << 16;
+/// The most timed changes.
+const CHANGES_MAX: u32 = 1000;
+/// Look-ups of a pass for each timed change.
+const LOOKUPS_PER_CHANGE: u32 = 1 << 10;
+/// The most addresses that each reader looks up.
+const KEYS_MAX: usize = 1 << 16;
 /// The most readers: the maximum number of workers.
 const READERS_MAX: usize = 64;
 /// A reader that misses a change for this long has lost its processor.
@@ -48,13 +50,14 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Measures on a table whose values are 1 to `values`.
+/// Measures on a table with the values of the workload.
 pub(super) fn measure<K: Family>(
     lpm: &Lpm<K>,
-    values: u32,
+    workload: &Workload,
     routes: &[(K, u8, u32)],
     random: &mut Random,
 ) -> Result<Redirect, TableError> {
+    let (values, lookups) = (workload.values, workload.lookups);
     let capacity = NextHopCapacity { objects: values as usize, buckets: 0 };
     let mut next_hops = NextHops::new(capacity).ok_or(TableError::Memory(routes.len()))?;
     for _ in 0..values {
@@ -67,7 +70,9 @@ pub(super) fn measure<K: Family>(
         let (prefix, len, _) = routes[random.below(routes.len())];
         prefix.inside(len, random)
     };
-    let keys: Vec<Vec<K>> = (0..readers).map(|_| (0..KEYS).map(|_| keys()).collect()).collect();
+    let count = (lookups as usize).min(KEYS_MAX).next_multiple_of(VECTOR);
+    let keys: Vec<Vec<K>> = (0..readers).map(|_| (0..count).map(|_| keys()).collect()).collect();
+    let changes = (lookups / LOOKUPS_PER_CHANGE).clamp(1, CHANGES_MAX);
     let seen: Vec<AtomicU32> = (0..readers).map(|_| AtomicU32::new(0)).collect();
     let stop = AtomicBool::new(false);
     let mut times = thread::scope(|scope| {
@@ -94,7 +99,7 @@ pub(super) fn measure<K: Family>(
         };
         // The first change waits for the readers to start.
         change(0);
-        (1..=CHANGES).map(change).collect::<Vec<f64>>()
+        (1..=changes).map(change).collect::<Vec<f64>>()
     });
     times.sort_by(f64::total_cmp);
     let most_us = times.last().copied().unwrap_or(0.0);

@@ -6,7 +6,8 @@ use super::*;
 
 fn small(keys: Keys) -> Workload {
     let prefixes = Source::Synthetic(2000);
-    Workload { prefixes, keys, kernel: Kernel::Scalar, values: 7, rounds: 1 }
+    let kernel = Kernel::Scalar;
+    Workload { prefixes, keys, kernel, values: 7, rounds: 1, lookups: LOOKUPS_MIN }
 }
 
 #[test]
@@ -34,8 +35,8 @@ fn finds_keys_in_the_table() {
     let routes: Vec<_> = routes.into_iter().map(|(prefix, len)| (prefix, len, 5)).collect();
     let lpm = Changes::default().build(&routes).unwrap();
     for kind in [Keys::InTable, Keys::Zipf] {
-        let keys = keys(&kind, &routes, &mut Random::new(1)).unwrap();
-        assert!(keys.len() >= KEYS && keys.len() % VECTOR == 0);
+        let keys = keys(&small(kind), &routes, &mut Random::new(1)).unwrap();
+        assert!(keys.len() >= LOOKUPS_MIN as usize && keys.len() % VECTOR == 0);
         assert!(keys.iter().all(|key| lpm.reader().lookup(*key) == 5));
     }
 }
@@ -45,6 +46,8 @@ fn rejects_invalid_workloads() {
     for wrong in [
         Workload { values: 0, ..small(Keys::Random) },
         Workload { rounds: 101, ..small(Keys::Random) },
+        Workload { lookups: LOOKUPS_MIN - 1, ..small(Keys::Random) },
+        Workload { lookups: LOOKUPS_MAX + 1, ..small(Keys::Random) },
         Workload { prefixes: Source::File("/no/such/file".into()), ..small(Keys::Random) },
         small(Keys::File("/no/such/file".into())),
     ] {

@@ -34,12 +34,20 @@ pub struct Arguments {
     /// How often it is measured (1 to 100); the least disturbed part counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
+    /// Look-ups of a round, at least (4096 to 1073741824); fewer are faster and less exact
+    #[arg(long, default_value_t = flow_table::LOOKUPS, value_parser = lookups())]
+    lookups: u32,
     /// Kernel: scalar, avx2 or avx512 [default: the best of this processor]
     #[arg(long, default_value = "", hide_default_value = true)]
     kernel: String,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+fn lookups() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32)
+        .range(i64::from(flow_table::LOOKUPS_MIN)..=i64::from(flow_table::LOOKUPS_MAX))
 }
 
 /// Measures and prints.
@@ -51,6 +59,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         kernel: table::kernel(&arguments.kernel)
             .map_err(|reason| Failure::Usage(format!("--kernel: {reason}")))?,
         rounds: arguments.rounds,
+        lookups: arguments.lookups,
     };
     let bar = progress_bar(arguments.json);
     let figures = flow_table::run(&workload, |done| bar.set_position((done * 1000.0) as u64));

@@ -39,12 +39,19 @@ pub struct Arguments {
     /// How often the table is filled and emptied (1 to 100); the fastest round counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
+    /// Look-ups of a pass, at least (4096 to 67108864); fewer are faster and less exact
+    #[arg(long, default_value_t = table::LOOKUPS, value_parser = lookups())]
+    lookups: u32,
     /// Kernel: scalar, bits, avx2 or avx512 [default: the best of this processor]
     #[arg(long, default_value = "", hide_default_value = true)]
     kernel: String,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+fn lookups() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(i64::from(table::LOOKUPS_MIN)..=i64::from(table::LOOKUPS_MAX))
 }
 
 /// Measures and prints.
@@ -60,6 +67,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             .map_err(|reason| Failure::Usage(format!("--kernel: {reason}")))?,
         values: arguments.next_hops,
         rounds: arguments.rounds,
+        lookups: arguments.lookups,
     };
     let bar = progress_bar(arguments.json);
     let progress = |done: f64| bar.set_position((done * 1000.0) as u64);
