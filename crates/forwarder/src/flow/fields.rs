@@ -13,6 +13,7 @@ use stoa_engine::vector::Fields;
 use super::column::Packets;
 use crate::kernel::Kernel;
 pub use packet::{PacketFields, of_ip4, of_ip6};
+use stoa_wire::protocol::{ICMP4, ICMP6};
 
 /// Which part of a packet a lane holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,6 +99,26 @@ impl Kind {
         }
     }
 
+    /// The column `ports` of this lane as rules compare it ([`stoa_tables::classifier::ports`]): ICMP has its type in the
+    /// upper half and its code in the lower one. The identifier is left out.
+    #[inline(always)]
+    pub const fn rule_ports(self, ports: u32) -> u32 {
+        if self.is_icmp() { ports >> 8 & 0xff_0000 | ports >> 16 & 0xff } else { ports }
+    }
+
+    /// The column `ports` of this lane as keys of flows have it ([`stoa_tables::flow_table::Columns4::ports`]): ICMP has
+    /// the identifier of queries as both ports. ICMP messages without one have 0 and belong to no flow of their own.
+    #[inline(always)]
+    pub const fn flow_ports(self, ports: u32) -> u32 {
+        if self.is_icmp() { (ports & 0xffff) * 0x1_0001 } else { ports }
+    }
+
+    /// Whether it is ICMP over IPv4 or ICMPv6 over IPv6: the column `ports` has type, code and identifier.
+    #[inline(always)]
+    const fn is_icmp(self) -> bool {
+        self.protocol() == if self.is_ip6() { ICMP6 } else { ICMP4 }
+    }
+
     /// What is wrong.
     #[inline]
     pub const fn malformed(self) -> Option<Malformed> {
@@ -135,7 +156,7 @@ impl Place {
 ///
 /// The column `ports` has the source port above the destination port, of TCP, UDP, UDP-Lite, SCTP and DCCP. ICMP has
 /// type and code in the upper half, and in the lower one the identifier of queries (0 for other messages). Other
-/// protocols have 0.
+/// protocols have 0. [`Kind::rule_ports`] and [`Kind::flow_ports`] convert it for classifiers and flow tables.
 ///
 /// A lane that was taken has no packet: ask before you take lanes.
 #[inline]

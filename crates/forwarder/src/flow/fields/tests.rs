@@ -294,6 +294,23 @@ proptest! {
         }
     }
 
+    /// Rules see the ICMP type and code, flow tables the identifier, in both directions of a query.
+    #[test]
+    fn ports_are_converted_for_rules_and_flows(packet in packet()) {
+        use stoa_tables::classifier;
+        let bytes = &packet.bytes[..];
+        let found = if packet.is_ip4 { of_ip4(bytes) } else { of_ip6(bytes) };
+        let (rule, flow) = (found.kind.rule_ports(found.ports), found.kind.flow_ports(found.ports));
+        let [message, code, rest @ ..] = found.ports.to_be_bytes();
+        let identifier = u16::from_be_bytes(rest);
+        if found.kind.protocol() == if packet.is_ip4 { 1 } else { 58 } {
+            prop_assert_eq!(rule, classifier::ports(message.into(), code.into()));
+            prop_assert_eq!(flow, classifier::ports(identifier, identifier));
+        } else {
+            prop_assert_eq!((rule, flow), (found.ports, found.ports));
+        }
+    }
+
     #[test]
     fn all_kernels_fill_the_same(
         packets in prop::collection::vec(packet(), 0..=VECTOR),
