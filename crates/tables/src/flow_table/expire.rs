@@ -87,13 +87,13 @@ impl FlowOwner {
     #[inline(always)]
     fn finish(&mut self, due: Due, now: u32, collected: &mut impl FnMut(&FlowEntry<'_>)) {
         let Some(place) = due.ended else { return };
-        match self.unpublish(due.id, place) {
+        match self.unpublish_first(due.id, place) {
             Ok(()) => {
                 let entry = FlowEntry::new(&self.memory, due.id);
                 if entry.is_live() {
                     collected(&entry);
                 }
-                self.retire(due.id);
+                self.end(due.id, now.wrapping_add(1));
             }
             Err(_) => self.schedule(due.id, now.wrapping_add(1)),
         }

@@ -18,6 +18,8 @@ use super::wheel;
 const MARKS: usize = 64;
 /// The most ids in a block.
 const BLOCK_MAX: u32 = 256;
+/// Runs that an owner gives back in one call, which a worker makes between two vectors.
+const RUNS_MAX: u32 = 4;
 /// Words of a line of a free id: the next id of its run, the next run, and the ids of this run.
 const NEXT: usize = 0;
 const NEXT_RUN: usize = 1;
@@ -87,11 +89,13 @@ impl Ids {
         }
     }
 
-    /// Ids that this owner can take without others giving some back.
+    /// Ids that this owner can take without others giving some back or taking some.
     pub(super) fn available(&self, memory: &Memory) -> u32 {
         let others = memory.fresh[self.kind as usize].load(Relaxed);
         let left = (memory.ids_of(self.kind).len() as u32).saturating_sub(others);
-        self.free + self.fresh.len() as u32 + left
+        // Wraps for a moment when a run is taken before it is counted.
+        let in_runs = memory.in_runs[self.kind as usize].load(Relaxed).cast_signed().max(0);
+        self.free + self.fresh.len() as u32 + left + in_runs.cast_unsigned()
     }
 
     /// An id that nobody else has seen is free again.
@@ -140,7 +144,10 @@ impl Ids {
         }
         let is_hoard = |ids: &Self| ids.free > 2 * ids.block(memory);
         let is_used_up = memory.fresh[kind].load(Relaxed) >= memory.ids_of(self.kind).len() as u32;
-        while is_hoard(self) && is_used_up && memory.has_several_owners() {
+        for _ in 0..RUNS_MAX {
+            if !(is_hoard(self) && is_used_up && memory.has_several_owners()) {
+                break;
+            }
             self.give_run(memory, heads);
         }
     }
@@ -168,7 +175,10 @@ impl Ids {
             line[NEXT_RUN].store(head as u32, Relaxed);
             let next = (head >> 32).wrapping_add(1) << 32 | u64::from(chain);
             match stack.compare_exchange(head, next, Release, Relaxed) {
-                Ok(_) => return,
+                Ok(_) => {
+                    memory.in_runs[kind].fetch_add(count, Relaxed);
+                    return;
+                }
                 // Each lost race means that another owner made progress.
                 Err(now) => head = now,
             }
@@ -194,6 +204,7 @@ impl Ids {
             }
         };
         let count = memory.line(chain - 1)[COUNT].load(Relaxed);
+        memory.in_runs[kind].fetch_sub(count, Relaxed);
         for _ in 0..count {
             let id = chain - 1;
             chain = memory.line(id)[NEXT].load(Relaxed);

@@ -26,7 +26,7 @@ impl core::fmt::Debug for Secret {
 }
 
 /// The hash function of one table.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Hash {
     /// For the words of a key, and for those of IPv6 addresses.
     pub(super) pads: [u32; PADS],
@@ -34,6 +34,13 @@ pub(super) struct Hash {
     pub(super) factors: [u32; 4],
     /// Number of buckets.
     pub(super) buckets: u32,
+}
+
+// All of it is secret but the number of buckets.
+impl core::fmt::Debug for Hash {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Hash").field("buckets", &self.buckets).finish_non_exhaustive()
+    }
 }
 
 /// Where a key belongs.

@@ -40,7 +40,7 @@ const OWNER_SHIFT: u32 = 24;
 pub const TCP_WORDS: usize = 6;
 /// The flag of a flow that is never evicted: both ends have agreed to it. The two highest flags are the
 /// table's, the other ones are free for its users.
-pub const SETTLED: u8 = 1 << 7;
+pub const ASSURED: u8 = 1 << 7;
 /// The flag of a flow that has not been removed.
 pub(super) const LIVE: u8 = 1 << 6;
 
@@ -49,9 +49,20 @@ pub(super) const LIVE: u8 = 1 << 6;
 #[repr(u8)]
 pub enum Direction {
     /// That of the flow's first packet.
-    Original,
+    Original = 0,
     /// The other one.
-    Reply,
+    Reply = 1,
+}
+
+impl Direction {
+    /// The other direction.
+    #[inline(always)]
+    pub const fn reverse(self) -> Self {
+        match self {
+            Self::Original => Self::Reply,
+            Self::Reply => Self::Original,
+        }
+    }
 }
 
 /// What has passed in one direction.
@@ -170,7 +181,7 @@ impl<'a> FlowEntry<'a> {
 
     /// Sets the state of TCP.
     #[inline(always)]
-    pub fn set_tcp(&self, words: [u32; TCP_WORDS]) {
+    pub(super) fn set_tcp(&self, words: [u32; TCP_WORDS]) {
         for (at, word) in words.into_iter().enumerate() {
             self.line[TCP + at].store(word, Relaxed);
         }
@@ -188,7 +199,7 @@ impl<'a> FlowEntry<'a> {
         (self.line[VERDICT].load(Relaxed) >> 8) as u8
     }
 
-    /// The flags; see [`SETTLED`].
+    /// The flags; see [`ASSURED`].
     #[inline(always)]
     pub fn flags(&self) -> u8 {
         self.line[VERDICT].load(Relaxed) as u8
@@ -263,7 +274,7 @@ impl<'a> FlowEntry<'a> {
 
     /// Counts packets in a direction. Of the owner only.
     #[inline(always)]
-    pub fn count(&self, direction: Direction, packets: u32, bytes: u32) {
+    fn count(&self, direction: Direction, packets: u32, bytes: u32) {
         let words = self.lower_counters(direction);
         let old = [words[0].load(Relaxed), words[1].load(Relaxed)];
         let (packets, has_more) = old[0].overflowing_add(packets);
@@ -307,7 +318,41 @@ impl<'a> FlowEntry<'a> {
     }
 
     /// A spare word of a translated flow (0 or 1), for its mapping; others have none.
-    pub fn spare(&self, at: usize) -> Option<&'a AtomicU32> {
-        self.memory.counters(self.id)?.get(4 + at)
+    pub fn spare(&self, at: usize) -> Option<u32> {
+        self.memory.counters(self.id)?.get(4 + at).map(|word| word.load(Relaxed))
+    }
+}
+
+/// One flow, for the worker that owns it: the only one that may write to it, as writes are no atomic exchanges.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnedFlow<'a>(pub(super) FlowEntry<'a>);
+
+impl<'a> core::ops::Deref for OwnedFlow<'a> {
+    type Target = FlowEntry<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl OwnedFlow<'_> {
+    /// Sets the state of TCP.
+    #[inline(always)]
+    pub fn set_tcp(&self, words: [u32; TCP_WORDS]) {
+        self.0.set_tcp(words);
+    }
+
+    /// Counts packets in a direction.
+    #[inline(always)]
+    pub fn count(&self, direction: Direction, packets: u32, bytes: u32) {
+        self.0.count(direction, packets, bytes);
+    }
+
+    /// Sets a spare word of a translated flow (0 or 1); of others, nothing.
+    pub fn set_spare(&self, at: usize, value: u32) {
+        if let Some(word) = self.memory.counters(self.id).and_then(|words| words.get(4 + at)) {
+            word.store(value, Relaxed);
+        }
     }
 }

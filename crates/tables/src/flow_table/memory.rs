@@ -81,7 +81,7 @@ impl FlowCapacity {
 #[repr(align(64))]
 pub(super) struct Counts {
     pub(super) live: AtomicU32,
-    pub(super) young: AtomicU32,
+    pub(super) evictable: AtomicU32,
 }
 
 /// The arrays; see the [module](self).
@@ -98,6 +98,8 @@ pub(super) struct Memory {
     pub(super) fresh: [AtomicU32; KINDS],
     /// Runs of ids that owners have given back; see [`free`](super::free).
     pub(super) returned: [AtomicU64; KINDS],
+    /// How many ids these runs have. While an owner gives or takes one, this may be less.
+    pub(super) in_runs: [AtomicU32; KINDS],
     pub(super) counts: Box<[Counts]>,
     /// How many owners there are.
     pub(super) owners: AtomicU32,
@@ -130,8 +132,9 @@ impl Memory {
                 bounds,
                 fresh: [0, 0, 0, 0].map(AtomicU32::new),
                 returned: [0, 0, 0, 0].map(AtomicU64::new),
+                in_runs: [0, 0, 0, 0].map(AtomicU32::new),
                 counts: (0..OWNERS_MAX)
-                    .map(|_| Counts { live: AtomicU32::new(0), young: AtomicU32::new(0) })
+                    .map(|_| Counts { live: AtomicU32::new(0), evictable: AtomicU32::new(0) })
                     .collect(),
                 owners: AtomicU32::new(0),
             })
@@ -237,11 +240,11 @@ impl Memory {
         words + size_of_val(self.index.words())
     }
 
-    /// Sums of the counts of all owners: live flows, and those of them that are young.
+    /// Sums of the counts of all owners: live flows, and those of them that are evictable.
     pub(super) fn totals(&self) -> [u64; 2] {
         let sum = |of: fn(&Counts) -> &AtomicU32| {
             self.counts.iter().map(|counts| u64::from(of(counts).load(Relaxed))).sum()
         };
-        [sum(|counts| &counts.live), sum(|counts| &counts.young)]
+        [sum(|counts| &counts.live), sum(|counts| &counts.evictable)]
     }
 }

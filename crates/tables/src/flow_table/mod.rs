@@ -28,6 +28,7 @@ mod avx2_hash_kernel;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod avx2_kernel;
 mod bucket;
+mod evict;
 mod expire;
 mod free;
 mod hash;
@@ -47,7 +48,7 @@ mod wheel;
 
 pub use hash::Secret;
 pub use key::{FlowKey, Tuple};
-pub use line::{Counters, Direction, FlowEntry, SETTLED, TCP_WORDS};
+pub use line::{ASSURED, Counters, Direction, FlowEntry, OwnedFlow, TCP_WORDS};
 pub use memory::{FlowCapacity, Kind};
 pub use owner::{Created, FlowOwner, NewFlow};
 pub use reader::{Columns4, Columns6, FlowReader, Match};

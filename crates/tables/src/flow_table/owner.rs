@@ -6,29 +6,30 @@ use super::bucket::Reference;
 use super::free::Ids;
 use super::hash::Place;
 use super::key::{Canonical, FlowKey};
-use super::line::{FlowEntry, LIVE, SETTLED, TCP_WORDS};
+use super::line::{ASSURED, FlowEntry, LIVE, OwnedFlow, TCP_WORDS};
 use super::memory::{Kind, Memory};
 use super::reader::{Match, compare};
-use super::wheel::{Age, Wheel};
+use super::wheel::{Eviction, Wheel};
 use super::{FlowError, prefetch};
 use crate::Reclaim;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Young flows that [`FlowOwner::evict_candidate`] looks at, at most.
-const EVICT_LOOKS: u32 = 64;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 /// A flow to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewFlow {
     /// The key of its first packet.
     pub key: FlowKey,
-    /// The key of its replies, when they do not have the reversed one.
+    /// The key of its replies, when they do not have the reversed one. The key itself and the reversed one count as
+    /// none: the flow is not translated.
     pub reply_key: Option<FlowKey>,
     /// The epoch of the policy.
     pub epoch: u16,
     /// The timeout class.
     pub class: u8,
-    /// Its flags; [`SETTLED`] among them for flows that are never evicted.
+    /// Its flags; [`ASSURED`] among them for flows that are never evicted.
     pub flags: u8,
     /// The rule that admitted it, below 2^24.
     pub rule: u32,
@@ -44,8 +45,13 @@ impl NewFlow {
         Self { key, reply_key, epoch: 0, class: 0, flags: 0, rule: 0, zone_pair: 0, tcp: [0; _] }
     }
 
+    /// The key of its replies, if they have neither its key nor the reversed one.
+    fn second_key(&self) -> Option<FlowKey> {
+        self.reply_key.filter(|reply| *reply != self.key && *reply != self.key.reversed())
+    }
+
     fn kind(&self) -> Kind {
-        match (self.key.is_ip6(), self.reply_key) {
+        match (self.key.is_ip6(), self.second_key()) {
             (false, None) => Kind::Ip4,
             (true, None) => Kind::Ip6,
             (false, Some(reply)) if !reply.is_ip6() => Kind::TranslatedIp4,
@@ -71,14 +77,14 @@ pub struct FlowOwner {
     pub(super) wheel: Wheel,
     ids: [Ids; Kind::ALL.len()],
     live: u32,
-    young: u32,
+    evictable: u32,
 }
 
 impl FlowOwner {
     /// An owner without flows, which begins at tick `now`.
     pub(super) fn new(memory: Arc<Memory>, number: u8, now: u32) -> Self {
         let (wheel, ids) = (Wheel::new(now), Kind::ALL.map(Ids::new));
-        Self { memory, number, wheel, ids, live: 0, young: 0 }
+        Self { memory, number, wheel, ids, live: 0, evictable: 0 }
     }
 
     /// Its number, which its flows have.
@@ -91,9 +97,9 @@ impl FlowOwner {
         self.live
     }
 
-    /// Flows of this owner that are not settled.
-    pub fn young(&self) -> u32 {
-        self.young
+    /// Flows of this owner that are not assured.
+    pub fn evictable(&self) -> u32 {
+        self.evictable
     }
 
     /// How many flows of a kind this owner could create now, others creating none.
@@ -101,14 +107,17 @@ impl FlowOwner {
         self.ids[kind as usize].available(&self.memory)
     }
 
-    /// A flow by its id.
+    /// A flow of this owner by its id, which a look-up has found. The caller compares
+    /// [`FlowEntry::owner`] where several workers own flows.
     ///
     /// # Panics
     ///
-    /// The table has no such id.
+    /// The table has no such id. With debug assertions also: the flow is another owner's.
     #[inline(always)]
-    pub fn entry(&self, id: u32) -> FlowEntry<'_> {
-        FlowEntry::new(&self.memory, id)
+    pub fn entry(&self, id: u32) -> OwnedFlow<'_> {
+        let entry = FlowEntry::new(&self.memory, id);
+        debug_assert_eq!(entry.owner(), self.number, "flow {id}");
+        OwnedFlow(entry)
     }
 
     /// Creates a flow whose first packet came at tick `now`, to be looked at at tick `look`.
@@ -124,10 +133,10 @@ impl FlowOwner {
             let found = super::reader::find(&self.memory, &Canonical::new(&flow.key));
             let limit = self.memory.ids_of(kind).len() as u32;
             let full = FlowError::Full { kind, limit };
-            return if found.is_some() { Ok(Created::Existing(found)) } else { Err(full) };
+            return if found.is_some() { self.existing(found) } else { Err(full) };
         };
         let first = Canonical::new(&flow.key);
-        let second = flow.reply_key.map(|key| Canonical::new(&key));
+        let second = flow.second_key().map(|key| Canonical::new(&key));
         if let Some(second) = &second {
             // The look-up of the packet has read the bucket of the first key only.
             let place = self.memory.index.hash.place(second);
@@ -136,14 +145,20 @@ impl FlowOwner {
         self.write(id, flow, [Some(&first), second.as_ref()], now);
         match self.publish(id, &first, second.as_ref()) {
             Ok(None) => {}
-            Ok(Some(existing)) => return Ok(Created::Existing(existing)),
+            Ok(Some(existing)) => return self.existing(existing),
             Err(refused) => return Err(refused),
         }
-        let is_settled = flow.flags & SETTLED != 0;
-        let age = if is_settled { Age::Settled } else { Age::Young };
-        self.wheel.schedule(self.memory.records(), id, look, age);
-        self.count(1, i32::from(!is_settled));
+        let is_assured = flow.flags & ASSURED != 0;
+        let eviction = if is_assured { Eviction::Never } else { Eviction::Allowed };
+        self.wheel.schedule(self.memory.records(), id, look, eviction);
+        self.count(1, i32::from(!is_assured));
         Ok(Created::New(id))
+    }
+
+    /// A flow was found in place of the one to create. One that is not live will leave the index.
+    fn existing(&self, found: Match) -> Result<Created, FlowError> {
+        let is_live = found.id().is_some_and(|id| FlowEntry::new(&self.memory, id).is_live());
+        if is_live { Ok(Created::Existing(found)) } else { Err(FlowError::Contended) }
     }
 
     /// Writes all fields of a flow that nobody can find yet.
@@ -207,7 +222,7 @@ impl FlowOwner {
                     // The next look removes the key.
                     Err(_) => {
                         let look = self.wheel.tick();
-                        self.wheel.schedule(memory.records(), id, look, Age::Settled);
+                        self.wheel.schedule(memory.records(), id, look, Eviction::Never);
                     }
                 }
             }
@@ -219,7 +234,7 @@ impl FlowOwner {
 
     /// Checks that a flow is live and this owner's.
     #[inline(always)]
-    fn own(&self, id: u32) -> Result<FlowEntry<'_>, FlowError> {
+    pub(super) fn own(&self, id: u32) -> Result<FlowEntry<'_>, FlowError> {
         let refused = FlowError::NotOwned { id, owner: self.number };
         if id >= self.memory.ids() {
             return Err(refused);
@@ -230,12 +245,12 @@ impl FlowOwner {
     }
 
     #[inline(always)]
-    fn count(&mut self, live: i32, young: i32) {
+    pub(super) fn count(&mut self, live: i32, evictable: i32) {
         self.live = self.live.wrapping_add_signed(live);
-        self.young = self.young.wrapping_add_signed(young);
+        self.evictable = self.evictable.wrapping_add_signed(evictable);
         let counts = &self.memory.counts[usize::from(self.number)];
         counts.live.store(self.live, Relaxed);
-        counts.young.store(self.young, Relaxed);
+        counts.evictable.store(self.evictable, Relaxed);
     }
 
     /// Removes a flow at once. Its id is free after a grace period; until then whoever holds it finds the
@@ -246,52 +261,44 @@ impl FlowOwner {
     /// [`FlowError::NotOwned`]; [`FlowError::Contended`]: the flow is still there, call again.
     pub fn remove(&mut self, id: u32) -> Result<(), FlowError> {
         let key = self.own(id)?.canonical(false);
-        self.unpublish(id, self.memory.index.hash.place(&key))?;
+        self.unpublish_first(id, self.memory.index.hash.place(&key))?;
         self.wheel.unlink(self.memory.records(), id);
-        self.retire(id);
+        self.end(id, self.wheel.tick());
         Ok(())
     }
 
-    /// Takes the keys of a flow out of the index, of which the first belongs to `place`.
+    /// Takes the first key of a flow, which belongs to `place`, out of the index. Then the flow must [end](Self::end).
     #[inline(always)]
-    pub(super) fn unpublish(&self, id: u32, place: Place) -> Result<(), FlowError> {
-        let entry = FlowEntry::new(&self.memory, id);
-        let index = &self.memory.index;
-        index.remove(place, Reference::new(id, false))?;
-        if entry.has_second() {
-            let place = index.hash.place(&entry.canonical(true));
-            index.remove(place, Reference::new(id, true))?;
-        }
-        Ok(())
+    pub(super) fn unpublish_first(&self, id: u32, place: Place) -> Result<(), FlowError> {
+        self.memory.index.remove(place, Reference::new(id, false)).map(|_| ())
     }
 
-    /// A flow that is in no list and no longer in the index waits for a grace period.
+    /// Ends a flow that is in no list and whose first key is no longer in the index. Its id waits for a grace period.
+    /// If its second key is contended, it is looked at again at tick `look`, as one that is not live.
     #[inline(always)]
-    pub(super) fn retire(&mut self, id: u32) {
+    pub(super) fn end(&mut self, id: u32, look: u32) {
         let entry = FlowEntry::new(&self.memory, id);
-        let (is_live, is_young) = (entry.is_live(), entry.flags() & SETTLED == 0);
+        let (is_live, is_evictable) = (entry.is_live(), entry.flags() & ASSURED == 0);
         entry.set_dead();
-        let kind = self.memory.kind(id) as usize;
-        self.ids[kind].retire(&self.memory, &mut self.wheel.heads, id);
-        self.count(-i32::from(is_live), -i32::from(is_live && is_young));
-    }
-
-    /// Both ends have agreed to the flow: it is not evicted any more.
-    pub fn settle(&mut self, id: u32) -> Result<(), FlowError> {
-        let entry = self.own(id)?;
-        let flags = entry.flags();
-        if flags & SETTLED == 0 {
-            entry.set_verdict(entry.epoch(), entry.class(), flags | SETTLED);
-            self.count(0, -1);
+        let has_ended = !entry.has_second() || {
+            let index = &self.memory.index;
+            let place = index.hash.place(&entry.canonical(true));
+            index.remove(place, Reference::new(id, true)).is_ok()
+        };
+        if has_ended {
+            let kind = self.memory.kind(id) as usize;
+            self.ids[kind].retire(&self.memory, &mut self.wheel.heads, id);
+        } else {
+            self.wheel.schedule(self.memory.records(), id, look, Eviction::Never);
         }
-        Ok(())
+        self.count(-i32::from(is_live), -i32::from(is_live && is_evictable));
     }
 
     /// Sets the flags of a flow that are free for users of the table.
     pub fn set_flags(&mut self, id: u32, flags: u8) -> Result<(), FlowError> {
         let entry = self.own(id)?;
-        let kept = entry.flags() & (SETTLED | LIVE);
-        entry.set_verdict(entry.epoch(), entry.class(), flags & !(SETTLED | LIVE) | kept);
+        let kept = entry.flags() & (ASSURED | LIVE);
+        entry.set_verdict(entry.epoch(), entry.class(), flags & !(ASSURED | LIVE) | kept);
         Ok(())
     }
 
@@ -322,25 +329,9 @@ impl FlowOwner {
 
     #[inline(always)]
     pub(super) fn schedule(&mut self, id: u32, look: u32) {
-        let is_settled = FlowEntry::new(&self.memory, id).flags() & SETTLED != 0;
-        let age = if is_settled { Age::Settled } else { Age::Young };
-        self.wheel.schedule(self.memory.records(), id, look, age);
-    }
-
-    /// The flow to evict when others need its place: of those that are not settled, one that would expire
-    /// first. It stays until it is removed. `None`: there is none among the first few, or at all.
-    pub fn evict_candidate(&mut self) -> Option<u32> {
-        for _ in 0..EVICT_LOOKS {
-            let id = self.wheel.earliest(Age::Young)?;
-            if FlowEntry::new(&self.memory, id).flags() & SETTLED == 0 {
-                return Some(id);
-            }
-            // It has been settled since it was scheduled.
-            let look = self.wheel.tick();
-            self.wheel.unlink(self.memory.records(), id);
-            self.wheel.schedule(self.memory.records(), id, look, Age::Settled);
-        }
-        None
+        let is_assured = FlowEntry::new(&self.memory, id).flags() & ASSURED != 0;
+        let eviction = if is_assured { Eviction::Never } else { Eviction::Allowed };
+        self.wheel.schedule(self.memory.records(), id, look, eviction);
     }
 }
 

@@ -89,13 +89,23 @@ pub struct FlowReader {
 
 impl FlowReader {
     pub(super) fn new(memory: Arc<Memory>) -> Self {
-        Self { memory, kernel: Kernel::detect() }
+        Self { memory, kernel: Self::of_table(Kernel::detect()) }
     }
 
-    /// This reader with another kernel; `None` when the machine lacks it.
+    /// This reader with another kernel; `None` when the machine lacks it. Names of kernels that the flow table does not
+    /// have stand for the next narrower one.
     pub fn with_kernel(mut self, kernel: Kernel) -> Option<Self> {
-        self.kernel = kernel;
+        self.kernel = Self::of_table(kernel);
         kernel.is_available().then_some(self)
+    }
+
+    /// The kernel in use: [`Kernel::Scalar`] or [`Kernel::Avx2`].
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    fn of_table(kernel: Kernel) -> Kernel {
+        if kernel >= Kernel::Avx2 { Kernel::Avx2 } else { Kernel::Scalar }
     }
 
     /// A flow by an id that this thread has found since its last quiescent point.
@@ -108,14 +118,15 @@ impl FlowReader {
         FlowEntry::new(&self.memory, id)
     }
 
-    /// The flow to which packets with a key belong.
+    /// The flow to which packets with a key belong. For a moment it may be one that has been removed, or whose creation
+    /// was refused: then it is not [live](FlowEntry::is_live), and counts as none.
     pub fn find(&self, key: &FlowKey) -> Match {
         find(&self.memory, &Canonical::new(key))
     }
 
     /// Looks up IPv4 packets: `found[i]` belongs to the keys at `i`. A key that another worker moves at this
-    /// moment may be missed; [`Self::find`] finds it, and so does an attempt to create the flow. Works on the
-    /// shortest of the slices.
+    /// moment may be missed; [`Self::find`] finds it, and so does an attempt to create the flow. As there, a flow
+    /// may not be [live](FlowEntry::is_live). Works on the shortest of the slices.
     #[inline]
     pub fn lookup_ip4(&self, keys: &Columns4<'_>, found: &mut [Match]) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]

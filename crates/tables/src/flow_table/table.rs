@@ -48,8 +48,8 @@ impl FlowTable {
         self.memory.totals()[0]
     }
 
-    /// Flows of all owners that are not settled: half open, or of one packet.
-    pub fn young(&self) -> u64 {
+    /// Flows of all owners that are not assured: half open, or of one packet.
+    pub fn evictable(&self) -> u64 {
         self.memory.totals()[1]
     }
 

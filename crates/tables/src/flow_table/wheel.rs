@@ -1,4 +1,4 @@
-//! When to look at a flow again: a wheel with two lists for each tick, of young flows and of settled ones.
+//! When to look at a flow again: a wheel with two lists for each tick, of evictable flows and of assured ones.
 //!
 //! A list holds flows of one tick only. What is due later than the wheel reaches goes to its last tick, is
 //! looked at there and moves on: so deadlines are not stored, and a flow costs 8 bytes here in place of the
@@ -19,14 +19,14 @@ const RETIRED: u32 = FREE + KINDS as u32;
 const NEVER: u32 = RETIRED + KINDS as u32;
 const LISTS: u32 = NEVER + 1;
 
-/// How far a flow has come.
+/// Whether a full table may give up a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Age {
+pub(super) enum Eviction {
     /// It may be evicted.
-    Young,
+    Allowed,
     /// It may not.
-    Settled,
+    Never,
 }
 
 /// The lists of one owner.
@@ -64,13 +64,19 @@ impl Wheel {
         tick.wrapping_sub(self.next).cast_signed()
     }
 
+    /// Ticks from the next one to the list of `tick`: 0 to that of the last tick of a turn.
+    #[inline(always)]
+    pub(super) fn ahead_in_turn(&self, tick: u32) -> i32 {
+        self.ahead(tick).clamp(0, TICKS as i32 - 1)
+    }
+
     /// A flow that is in no list is looked at at tick `at`, or at the last tick of the wheel.
     #[inline(always)]
-    pub(super) fn schedule(&mut self, records: &Records, id: u32, at: u32, age: Age) {
-        let ahead = self.ahead(at).clamp(0, TICKS as i32 - 1);
+    pub(super) fn schedule(&mut self, records: &Records, id: u32, at: u32, eviction: Eviction) {
+        let ahead = self.ahead_in_turn(at);
         let slot = self.next.wrapping_add(ahead as u32) % TICKS;
-        self.occupied[age as usize][(slot / u64::BITS) as usize] |= 1 << (slot % u64::BITS);
-        self.heads.append(records, age as u32 * TICKS + slot, id);
+        self.occupied[eviction as usize][(slot / u64::BITS) as usize] |= 1 << (slot % u64::BITS);
+        self.heads.append(records, eviction as u32 * TICKS + slot, id);
     }
 
     /// Takes a flow out of its list.
@@ -82,9 +88,9 @@ impl Wheel {
     }
 
     fn vacate(&mut self, list: u32) {
-        let (age, slot) = (list / TICKS, list % TICKS);
+        let (eviction, slot) = (list / TICKS, list % TICKS);
         let bit = 1 << (slot % u64::BITS);
-        self.occupied[age as usize][(slot / u64::BITS) as usize] &= !bit;
+        self.occupied[eviction as usize][(slot / u64::BITS) as usize] &= !bit;
     }
 
     /// Takes out a flow that is due by tick `now`, the earliest first, and prefetches what the next one needs.
@@ -111,19 +117,22 @@ impl Wheel {
     /// The first list that is not empty, up to tick `now`; the wheel goes on to its tick, or past `now`.
     fn next_list(&mut self, now: u32) -> Option<u32> {
         let ahead = self.ahead(now).min(TICKS as i32 - 1) as u32;
-        let young = self.first_occupied(Age::Young).filter(|young| *young <= ahead);
-        let settled = self.first_occupied(Age::Settled).filter(|settled| *settled <= ahead);
-        let (age, ahead) = match (young, settled) {
-            (Some(young), Some(settled)) if young <= settled => (Age::Young, young),
-            (_, Some(settled)) => (Age::Settled, settled),
-            (Some(young), None) => (Age::Young, young),
+        let evictable =
+            self.first_occupied(Eviction::Allowed).filter(|evictable| *evictable <= ahead);
+        let assured = self.first_occupied(Eviction::Never).filter(|assured| *assured <= ahead);
+        let (eviction, ahead) = match (evictable, assured) {
+            (Some(evictable), Some(assured)) if evictable <= assured => {
+                (Eviction::Allowed, evictable)
+            }
+            (_, Some(assured)) => (Eviction::Never, assured),
+            (Some(evictable), None) => (Eviction::Allowed, evictable),
             (None, None) => {
                 self.next = now.wrapping_add(1);
                 return None;
             }
         };
         self.next = self.next.wrapping_add(ahead);
-        Some(age as u32 * TICKS + self.next % TICKS)
+        Some(eviction as u32 * TICKS + self.next % TICKS)
     }
 
     /// The next tick whose flows are looked at.
@@ -136,15 +145,17 @@ impl Wheel {
         self.ahead(now) >= 0
     }
 
-    /// The flow of this age that is looked at first.
-    pub(super) fn earliest(&self, age: Age) -> Option<u32> {
-        let slot = self.next.wrapping_add(self.first_occupied(age)?) % TICKS;
-        self.heads.first(age as u32 * TICKS + slot)
+    /// The flow of this eviction that is looked at first, and the ticks until then from the next one on.
+    pub(super) fn earliest(&self, eviction: Eviction) -> Option<(u32, i32)> {
+        let ahead = self.first_occupied(eviction)?;
+        let slot = self.next.wrapping_add(ahead) % TICKS;
+        let id = self.heads.first(eviction as u32 * TICKS + slot)?;
+        Some((id, ahead.cast_signed()))
     }
 
     /// Ticks from the next one to the first list that is not empty.
-    fn first_occupied(&self, age: Age) -> Option<u32> {
-        let words = &self.occupied[age as usize];
+    fn first_occupied(&self, eviction: Eviction) -> Option<u32> {
+        let words = &self.occupied[eviction as usize];
         let start = self.next % TICKS;
         let first = (start / u64::BITS) as usize;
         // The word of the next tick is looked at twice: its upper bits first, its lower ones last.

@@ -135,7 +135,7 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, FlowT
         flows: workload.flows,
         family: if workload.is_ip6 { "ip6" } else { "ip4" },
         translated: workload.is_translated,
-        kernel: crate::table::name(workload.kernel),
+        kernel: crate::table::name(bench.reader.kernel()),
         tsc_hz: clock::tsc_hz(),
     })
 }
@@ -328,7 +328,7 @@ impl Bench {
                     timed.packets.look_up(&self.reader, at, &mut found);
                     black_box(&found);
                     if is_counted {
-                        count(&self.reader, &found, now);
+                        count(&self.owner, &found, now);
                     }
                 }
                 *best = (*best).min(clock::tsc() - begin);
@@ -356,10 +356,10 @@ impl Timed {
 }
 
 /// What each packet of a flow stores.
-fn count(reader: &FlowReader, found: &[Match], now: u32) {
+fn count(owner: &FlowOwner, found: &[Match], now: u32) {
     for found in found {
         if let Some(id) = found.id() {
-            let entry = reader.entry(id);
+            let entry = owner.entry(id);
             entry.refresh(now);
             entry.count(found.direction(), 1, 64);
         }

@@ -37,7 +37,7 @@ pub struct Arguments {
     /// Look-ups of a round, at least (4096 to 1073741824); fewer are faster and less exact
     #[arg(long, default_value_t = flow_table::LOOKUPS, value_parser = lookups())]
     lookups: u32,
-    /// Kernel: scalar, avx2 or avx512 [default: the best of this processor]
+    /// Kernel: scalar or avx2 [default: the best of this processor]
     #[arg(long, default_value = "", hide_default_value = true)]
     kernel: String,
     /// Print one JSON object
