@@ -7,8 +7,10 @@
 //!   err to the permissive side, by less than one window.
 //! - Whoever does not know sequence numbers changes nothing. A segment that the receiver will answer by a challenge
 //!   acknowledgement (RFC 5961) passes ([`Verdict::Challenge`]), and the state waits for the answer.
-//! - A reset counts if the receiver may take it. If the receiver then acknowledges data beyond it, it did not, and the
-//!   connection lives on ([`Events::REVIVED`]).
+//!   A host may limit these answers, so the state changes only after it was silent twice. Whoever makes a host silent
+//!   for seconds, by a limit that all of its connections share, is not stopped.
+//! - A reset counts if the receiver may take it. While data is in flight this is in doubt ([`Phase::Resetting`]): if
+//!   the receiver then acknowledges data beyond the reset, the connection lives on ([`Events::REVIVED`]).
 //! - After the last acknowledgement the state remains ([`Phase::TimeWait`]): a repeated FIN opens nothing.
 
 mod opening;
@@ -17,11 +19,11 @@ mod segment;
 #[cfg(test)]
 mod tests;
 mod window;
-
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+mod words;
 
 use super::timeouts::Class;
-pub use segment::{Direction, Segment};
+pub use segment::Segment;
+pub use stoa_tables::flow_table::Direction;
 use stoa_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use window::Side;
 
@@ -102,7 +104,7 @@ impl Events {
     pub const HALF_CLOSED: Self = Self(2);
     /// Both FINs are acknowledged.
     pub const CLOSED: Self = Self(4);
-    /// A reset that counts.
+    /// A reset that the receiver may take. The flow is over when [`Tcp::class`] is [`Class::TcpReset`].
     pub const RESET: Self = Self(8);
     /// The receiver of a reset has not taken it: the connection lives.
     pub const REVIVED: Self = Self(16);
@@ -122,6 +124,8 @@ impl Events {
 pub enum Phase {
     /// Reset: nothing but late segments will pass.
     Reset,
+    /// Reset, but data was in flight, so that the receiver may have refused the reset.
+    Resetting,
     /// A SYN was seen.
     SynSent,
     /// A SYN of each side was seen (simultaneous open).
@@ -149,39 +153,38 @@ const PICKED_UP: u8 = 4;
 const ESTABLISHED: u8 = 5;
 const CLOSING: u8 = 6;
 const TIME_WAIT: u8 = 7;
+/// With the direction of the reset in the lowest bit.
+const DOUBTED: u8 = 8;
 
-/// What [`Tcp::mark`] holds; the lowest bit is the direction of the segment that it came from.
+/// Values of [`Tcp::pending`].
 mod pending {
     /// Nothing.
     pub(super) const NONE: u8 = 0;
-    /// The sequence number of a SYN that may open the connection anew.
-    pub(super) const SYN: u8 = 2;
-    /// That of a SYN-ACK with another sequence number than the first one: the server has no memory (SYN cookies).
-    pub(super) const SYN_ACK: u8 = 4;
-    /// That of a reset, in the phase [`RESET`](super::RESET).
-    pub(super) const RESET: u8 = 6;
-    /// A reset that nothing takes back.
-    pub(super) const FINAL: u8 = 8;
+    /// A SYN-ACK with another sequence number than the first one: the server has no memory (SYN cookies).
+    pub(super) const SYN_ACK: u8 = 1;
+    /// A SYN that may open the connection anew; the lowest bit is its direction.
+    pub(super) const SYN: u8 = 8;
     /// With `SYN`: the other side has answered as one that knows no connection.
-    pub(super) const ANSWERED: u8 = 0x10;
+    pub(super) const ANSWERED: u8 = 2;
+    /// With `SYN`: it was repeated after a while, and nobody has answered as one that knows the connection.
+    pub(super) const AGAIN: u8 = 4;
 }
 
-/// The state of a connection: 32 bytes of which each value is valid, so that it can lie in a flow entry, and in memory
-/// that outlives the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
+/// The state of a connection. A flow entry holds it as [words](Tcp::words).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp {
-    /// The sides, by [`Direction`] of what they send.
+    /// The sides, by [`Direction`] of what they send. In [`SYN_SENT`] with a SYN pending, the second one is what the
+    /// first one becomes if this SYN is answered.
     sides: [Side; 2],
-    /// A sequence number; [`pending`] says of what.
-    mark: u32,
-    /// When the mark was set, in units of 64 ms.
-    since: u16,
+    /// Below 2^4.
     phase: u8,
+    /// What waits for an answer, below 2^4.
     pending: u8,
+    /// When the last SYN came that counts, in units of 256 ms, below 2^6.
+    since: u8,
+    /// A digest of the sequence number of what is pending, below 2^6.
+    number: u8,
 }
-
-const _: () = assert!(size_of::<Tcp>() == 32);
 
 /// What [`Tcp::step`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,10 +207,10 @@ impl Tcp {
         let [closed, unknown] = [Side::CLOSED, Side::UNKNOWN];
         let empty = Self {
             sides: [closed, closed],
-            mark: 0,
-            since: 0,
             phase: SYN_SENT,
             pending: pending::NONE,
+            since: 0,
+            number: 0,
         };
         match segment.kind() {
             SYN => Ok(Self { sides: [Side::of_syn(segment), closed], ..empty }),
@@ -245,7 +248,7 @@ impl Tcp {
     #[inline(never)]
     fn step_rare(&self, from: Direction, segment: &Segment, options: Options, now: u32) -> Step {
         match segment.kind() {
-            SYN => self.syn(from, segment, (now >> 6) as u16),
+            SYN => self.syn(from, segment, opening::units(now)),
             SYN_ACK => self.syn_ack(from, segment, options),
             RST | RST_ACK => self.reset(from, segment, options),
             ACK | FIN_ACK if self.is_opening() => self.complete(from, segment, options),
@@ -268,13 +271,16 @@ impl Tcp {
         };
         let before = self.fins();
         state.note_fin(from, segment, &self.sides[from as usize]);
-        if state.pending & !1 & !pending::ANSWERED == pending::SYN {
+        if state.pending & pending::SYN != 0 {
             // Whoever sends this has not forgotten the connection.
             state.pending = pending::NONE;
         }
-        if state.is_expected_reset() {
-            state.phase = RESET;
-            return state.accept(events.and(Events::RESET));
+        if let Some(by) = self.doubted() {
+            if !state.refutes_reset(by, self) {
+                return state.accept(events);
+            }
+            events = events.and(Events::REVIVED);
+            state.phase = ESTABLISHED;
         }
         match state.phase {
             PICKED_UP if from == Direction::Original => return state.accept(events),
@@ -286,11 +292,6 @@ impl Tcp {
             // Nothing follows a FIN that the other side has acknowledged.
             TIME_WAIT if window::is_after(segment.end(), self.sides[from as usize].end) => {
                 return self.refuse(Refusal::OutOfWindow);
-            }
-            TIME_WAIT => return state.accept(events),
-            _ if self.has_refused_reset(from, segment) => {
-                events = events.and(Events::REVIVED);
-                (state.phase, state.pending) = (ESTABLISHED, pending::NONE);
             }
             _ => return state.accept(events),
         }
@@ -340,6 +341,7 @@ impl Tcp {
             ESTABLISHED => Phase::Established,
             CLOSING => Phase::Closing,
             TIME_WAIT => Phase::TimeWait,
+            _ if self.doubted().is_some() => Phase::Resetting,
             _ => Phase::Reset,
         }
     }
@@ -353,6 +355,8 @@ impl Tcp {
             SYN_SENT | SYN_CROSSED | SYN_RECEIVED | PICKED_UP => Class::TcpOpening,
             CLOSING => Class::TcpClosing,
             TIME_WAIT => Class::TcpTimeWait,
+            // It may live: it does not go before its time.
+            _ if self.doubted().is_some() => Class::TcpClosing,
             _ => Class::TcpReset,
         }
     }

@@ -50,7 +50,7 @@ impl Class {
     ///
     /// Resets come first, then flows that only one side has tried to open, then what is ending anyway. TIME-WAIT comes
     /// last of TCP: without it a repeated FIN meets no flow.
-    pub const fn surrender(self) -> Option<u8> {
+    pub const fn eviction_order(self) -> Option<u8> {
         match self {
             Self::TcpReset => Some(0),
             Self::TcpOpening => Some(1),
@@ -71,7 +71,7 @@ impl Class {
             Self::TcpOpening | Self::TcpClosing | Self::TcpTimeWait | Self::TcpReset => 4 * 60,
             // RFC 4787 REQ-5.
             Self::UdpNew | Self::UdpReplied => 2 * 60,
-            // RFC 5508 REQ-1.
+            // RFC 5508 REQ-2.
             Self::Icmp => 60,
             Self::OtherNew | Self::OtherReplied => 1,
         }
@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn only_established_connections_are_never_given_up() {
         let kept: Vec<_> =
-            Class::ALL.into_iter().filter(|class| class.surrender().is_none()).collect();
+            Class::ALL.into_iter().filter(|class| class.eviction_order().is_none()).collect();
         assert_eq!(kept, [Class::TcpEstablished, Class::TcpHalfClosed]);
-        assert!(Class::TcpReset.surrender() < Class::TcpOpening.surrender());
-        assert!(Class::TcpOpening.surrender() < Class::TcpTimeWait.surrender());
+        assert!(Class::TcpReset.eviction_order() < Class::TcpOpening.eviction_order());
+        assert!(Class::TcpOpening.eviction_order() < Class::TcpTimeWait.eviction_order());
     }
 }

@@ -3,27 +3,6 @@
 use stoa_wire::tcp::View;
 use stoa_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
-/// The direction of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Direction {
-    /// That of the first segment of the flow.
-    Original = 0,
-    /// The other one.
-    Reply = 1,
-}
-
-impl Direction {
-    /// The other direction.
-    #[inline(always)]
-    pub const fn reverse(self) -> Self {
-        match self {
-            Self::Original => Self::Reply,
-            Self::Reply => Self::Original,
-        }
-    }
-}
-
 /// What counts of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {

@@ -1,9 +1,7 @@
 //! Limits of sequence and acknowledgement numbers, as what has passed allows them.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use super::segment::{Direction, Segment};
-use super::{Options, Refusal, Tcp};
+use super::segment::Segment;
+use super::{Direction, Options, Refusal, Tcp};
 use stoa_wire::tcp::flag::{FIN, SYN};
 
 /// Bits of [`Side::flags`]: it has sent its FIN, whose end is [`Side::end`].
@@ -33,19 +31,21 @@ const BEYOND: u32 = 2;
 /// What it may repeat before its first byte that is not acknowledged: keep-alives (RFC 9293 section 3.8.4).
 const BEFORE: u32 = 1;
 
+/// The bits of [`Side::window`] that hold the scale.
+const SCALE: u16 = 0xf;
+
 /// One side of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Side {
-    /// Number of the first byte that it has not sent yet.
+    /// Number of the first byte that it has not sent yet. After a reset that the receiver may not have taken, the
+    /// number of this reset.
     pub(super) end: u32,
     /// The highest acknowledgement that the other side has sent; before the first one, the number of its SYN.
     pub(super) acked: u32,
-    /// The largest window that it has ever offered, in units of its scale.
+    /// The largest window that it has ever offered, in units of its scale, without its lowest 4 bits; and the scale in
+    /// their place. They count as ones, so that the limit errs to the permissive side.
     pub(super) window: u16,
-    /// The scale of its windows.
-    pub(super) scale: u8,
-    /// Bits.
+    /// Bits, below 2^6.
     pub(super) flags: u8,
 }
 
@@ -63,10 +63,10 @@ pub(super) const fn later(a: u32, b: u32) -> u32 {
 
 impl Side {
     /// It has sent nothing yet.
-    pub(super) const CLOSED: Self = Self { end: 0, acked: 0, window: 0, scale: 0, flags: 0 };
+    pub(super) const CLOSED: Self = Self { end: 0, acked: 0, window: 0, flags: 0 };
     /// Nothing is known of its windows: it may have offered the largest one.
     pub(super) const UNKNOWN: Self =
-        Self { end: 0, acked: 0, window: u16::MAX, scale: SCALE_MAX, flags: UNCERTAIN };
+        Self { end: 0, acked: 0, window: !SCALE | SCALE_MAX as u16, flags: UNCERTAIN };
 
     /// It has sent this SYN or SYN-ACK.
     pub(super) fn of_syn(syn: &Segment) -> Self {
@@ -75,9 +75,9 @@ impl Side {
             [(syn.scale.is_some(), SCALED), (syn.sack, SACK), (syn.timestamps, TIMESTAMPS)];
         let flags =
             options.into_iter().fold(0, |flags, (is, bit)| flags | if is { bit } else { 0 });
+        let side = Self { end: syn.end(), acked: syn.sequence, window: 0, flags };
         // The window of a SYN has no scale (RFC 7323 section 2.2).
-        let window = u32::from(syn.window).div_ceil(1 << scale) as u16;
-        Self { end: syn.end(), acked: syn.sequence, window, scale, flags }
+        side.with_window(syn.window.into(), scale)
     }
 
     /// The same with more flags.
@@ -85,36 +85,56 @@ impl Side {
         Self { flags: self.flags | flags, ..self }
     }
 
+    /// The same with another window, in bytes, and another scale.
+    fn with_window(self, bytes: u32, scale: u8) -> Self {
+        let units = bytes.div_ceil(1 << scale).min(u16::MAX.into()) as u16;
+        Self { window: units & !SCALE | u16::from(scale), ..self }
+    }
+
     /// Takes over the options and the window of another SYN, so that they hold for both.
     pub(super) fn widen(&mut self, syn: &Segment) {
         let other = Self::of_syn(syn);
-        let bytes = self.bytes().max(other.bytes());
-        self.scale = self.scale.max(other.scale).min(SCALE_MAX);
-        self.window = bytes.div_ceil(1 << self.scale).min(u16::MAX.into()) as u16;
-        self.flags |= other.flags;
+        let (bytes, scale) =
+            (self.bytes().max(other.bytes()), self.scale().max(other.scale()).min(SCALE_MAX));
+        *self = self.with_window(bytes, scale).with(other.flags);
     }
 
     /// Takes over the window of a segment. That of a SYN has no scale (RFC 7323 section 2.2).
     #[inline(always)]
     pub(super) fn offer(&mut self, segment: &Segment) {
-        let window = if segment.flags & SYN == 0 {
+        let units = if segment.flags & SYN == 0 {
             segment.window
         } else {
-            segment.window.div_ceil(1 << self.scale.min(SCALE_MAX))
+            segment.window.div_ceil(1 << self.scale())
         };
-        self.window = self.window.max(window);
+        self.window = self.window.max(units & !SCALE | self.window & SCALE);
     }
 
-    /// The largest window that it has ever offered, in bytes, below 2^30.
+    /// Takes over the window of a side whose scale was not known.
+    pub(super) fn offer_as(&mut self, other: &Self) {
+        self.window = self.window.max(other.window & !SCALE | self.window & SCALE);
+    }
+
+    /// The scale of its windows, 0..=15.
+    #[inline(always)]
+    fn scale(&self) -> u8 {
+        (self.window & SCALE) as u8
+    }
+
+    /// The largest window that it has ever offered, in bytes, rounded up; below 2^31.
     #[inline(always)]
     fn bytes(&self) -> u32 {
-        u32::from(self.window) << self.scale.min(SCALE_MAX)
+        u32::from(self.window | SCALE) << self.scale()
     }
 
     /// Windows have no scale: the other side has not offered the option.
     fn unscale(&mut self) {
-        self.window = self.bytes().min(u16::MAX.into()) as u16;
-        self.scale = 0;
+        *self = self.with_window(self.bytes(), 0);
+    }
+
+    /// Whether at most one number that it has sent is not acknowledged, and nothing has passed unseen.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.end.wrapping_sub(self.acked) <= 1 && self.flags & UNCERTAIN == 0
     }
 }
 
@@ -180,7 +200,13 @@ impl Tcp {
             }
         }
         let mut state = *self;
-        let most = if options.liberal { end } else { sender.limit(&receiver).wrapping_add(BEYOND) };
+        let (most, most_acked) = if options.liberal {
+            // Nothing was checked: what a forged segment says must not become the number that a reset needs.
+            (sender.end.wrapping_add(SMALLEST), receiver.end.wrapping_add(SMALLEST))
+        } else {
+            (sender.limit(&receiver).wrapping_add(BEYOND), ack)
+        };
+        let ack = if is_after(ack, most_acked) { most_acked } else { ack };
         let this = &mut state.sides[from as usize];
         this.end = later(this.end, if is_after(end, most) { most } else { end });
         this.offer(segment);

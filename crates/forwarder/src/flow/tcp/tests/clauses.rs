@@ -134,25 +134,25 @@ fn windows_scale_if_both_sides_agree() {
 #[test]
 fn segments_stay_inside_of_the_windows() {
     let mut flow = Flow::open();
-    assert_eq!(flow.data(Original, 1, 1, 1000), Verdict::Accept);
+    assert_eq!(flow.data(Original, 1, 1, 1007), Verdict::Accept);
     let outside = Verdict::Drop(Refusal::OutOfWindow);
     let next = |sequence| Segment { payload: 1, ..segment(Original, ACK, sequence, 1) };
-    flow.unmoved(Original, &next(1002), outside);
+    flow.unmoved(Original, &next(1009), outside);
     // A probe of the closed window, its repetition, a keep-alive with and without a byte (sections 3.8.6.1, 3.8.4).
-    assert_eq!(flow.data(Original, 1001, 1, 1), Verdict::Accept);
-    assert_eq!(flow.data(Original, 1001, 1, 1), Verdict::Accept);
-    flow.accepts(Reply, ACK, 1, 1001);
-    assert_eq!(flow.data(Original, 1000, 1, 1), Verdict::Accept);
-    assert_eq!(flow.data(Original, 1000, 1, 0), Verdict::Accept);
+    assert_eq!(flow.data(Original, 1008, 1, 1), Verdict::Accept);
+    assert_eq!(flow.data(Original, 1008, 1, 1), Verdict::Accept);
+    flow.accepts(Reply, ACK, 1, 1008);
+    assert_eq!(flow.data(Original, 1007, 1, 1), Verdict::Accept);
+    assert_eq!(flow.data(Original, 1007, 1, 0), Verdict::Accept);
     // All of it again.
-    assert_eq!(flow.data(Original, 1, 1, 1000), Verdict::Accept);
+    assert_eq!(flow.data(Original, 1, 1, 1007), Verdict::Accept);
     flow.unmoved(Original, &next(0_u32.wrapping_sub(300_000)), outside);
     flow.unmoved(Original, &next(1 << 31), outside);
     // An acknowledgement of what was never sent, and one of long ago (RFC 5961 section 5).
     let bad = Verdict::Drop(Refusal::BadAcknowledgement);
-    flow.unmoved(Reply, &segment(Reply, ACK, 1, 1003), bad);
+    flow.unmoved(Reply, &segment(Reply, ACK, 1, 1010), bad);
     flow.unmoved(Reply, &segment(Reply, ACK, 1, 0_u32.wrapping_sub(300_000)), bad);
-    flow.accepts(Reply, ACK, 1, 1002);
+    flow.accepts(Reply, ACK, 1, 1009);
 }
 
 /// RFC 9293 section 3.6; RFC 5382 section 2.1: one FIN leaves the other direction open.
@@ -278,10 +278,20 @@ fn liberal_checks_no_numbers() {
     // The SYN-ACK went another way.
     assert_eq!(flow.data(Original, 1, 1, 10), Verdict::Accept);
     assert_eq!(flow.tcp.phase(), Phase::Established);
-    assert_eq!(flow.data(Original, 1 << 30, 1 << 30, 10), Verdict::Accept);
+    assert_eq!(flow.data(Original, 30_000, 1 << 30, 10), Verdict::Accept);
     flow.unmoved(Original, &segment(Original, RST, 1 << 31, 0), Verdict::Challenge);
-    flow.accepts(Original, RST, (1 << 30) + 10, 0);
+    let mut forged = Flow { tcp: flow.tcp, ..Flow::begun() };
+    forged.options.liberal = true;
+    flow.accepts(Original, RST, 30_010, 0);
     assert_eq!(flow.events, Events::RESET);
+    // Whoever forges a segment far away does not know afterwards which reset is exact.
+    assert_eq!(forged.data(Original, 1 << 30, 1 << 30, 10), Verdict::Accept);
+    assert_eq!(forged.data(Reply, 1 << 30, 1 << 30, 10), Verdict::Accept);
+    for number in [1 << 29, 1 << 30, (1 << 30) + 10] {
+        for from in [Original, Reply] {
+            forged.unmoved(from, &segment(from, RST, number, 0), Verdict::Challenge);
+        }
+    }
 }
 
 #[test]
@@ -319,5 +329,39 @@ fn windows_of_repeated_syns_count() {
         assert_eq!(flow.pass(Reply, &wide(SYN_ACK, 1)), Verdict::Accept);
         flow.accepts(Original, ACK, 1, 1);
         assert_eq!(flow.data(Original, 2500, 1, 500), Verdict::Accept);
+    }
+}
+
+/// RFC 7323 section 2.2: what a SYN offers holds if it is the one that is answered, and only then.
+#[test]
+fn the_syn_that_is_answered_brings_the_window() {
+    let syn = Segment { scale: Some(0), ..segment(Original, SYN, 0, 0) };
+    let other = Segment { scale: Some(14), ..segment(Original, SYN, 80_000, 0) };
+    for (chosen, far) in [(0, Verdict::Drop(Refusal::OutOfWindow)), (80_000, Verdict::Accept)] {
+        let mut flow = Flow { tcp: Tcp::open(&syn, Options::default()).unwrap(), ..Flow::begun() };
+        assert_eq!(flow.pass(Original, &other), Verdict::Accept);
+        let answer = Segment { scale: Some(0), ..segment(Reply, SYN_ACK, 0, chosen + 1) };
+        assert_eq!(flow.pass(Reply, &answer), Verdict::Accept);
+        flow.accepts(Original, ACK, chosen + 1, 1);
+        assert_eq!(flow.data(Reply, 100_000, chosen + 1, 10), far);
+    }
+}
+
+/// An acknowledgement of the other side that overtakes its SYN-ACK, and is behind it where it arrives.
+#[test]
+fn a_window_before_the_syn_ack_counts() {
+    for scale in [None, Some(3)] {
+        let syn = Segment { scale, ..segment(Original, SYN, 0, 0) };
+        let mut flow = Flow { tcp: Tcp::open(&syn, Options::default()).unwrap(), ..Flow::begun() };
+        let early = Segment { window: 5007, ..segment(Reply, ACK, 1, 1) };
+        assert_eq!(flow.pass(Reply, &early), Verdict::Accept);
+        assert_eq!(flow.tcp.phase(), Phase::SynSent);
+        assert_eq!(
+            flow.pass(Reply, &Segment { scale, ..segment(Reply, SYN_ACK, 0, 1) }),
+            Verdict::Accept
+        );
+        flow.accepts(Original, ACK, 1, 1);
+        let start = 4_000 << scale.unwrap_or(0);
+        assert_eq!(flow.data(Original, start, 1, 10), Verdict::Accept);
     }
 }

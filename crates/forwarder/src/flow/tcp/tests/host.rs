@@ -59,10 +59,15 @@ pub(super) struct Host {
     pub(super) linger_until: u64,
     /// It was ended by a reset that it received.
     pub(super) was_reset: bool,
+    /// It has ended the connection by a reset.
+    pub(super) has_aborted: bool,
+    /// When it sent the last challenge acknowledgement.
+    challenged: Option<u64>,
 }
 
 impl Host {
     pub(super) fn new(iss: u32, scale: Option<u8>, capacity: u32, mss: u32) -> Self {
+        let unit = scale.unwrap_or(0).min(14);
         Self {
             state: Closed,
             is_passive: false,
@@ -75,7 +80,8 @@ impl Host {
             peer_scale: 0,
             rcv_nxt: 0,
             edge: 0,
-            capacity: capacity.min(65_535 << scale.unwrap_or(0).min(14)),
+            // One unit at least: less is a window that never opens.
+            capacity: capacity.clamp(1 << unit, 65_535 << unit),
             unread: 0,
             scale,
             is_scaled: false,
@@ -88,6 +94,8 @@ impl Host {
             backoff: 0,
             linger_until: 0,
             was_reset: false,
+            has_aborted: false,
+            challenged: None,
         }
     }
 
@@ -105,7 +113,7 @@ impl Host {
             let sequence = self.nxt;
             out.push(Segment { flags: RST, sequence, ..Segment::default() });
         }
-        self.state = Closed;
+        (self.state, self.has_aborted) = (Closed, true);
     }
 
     /// Whether it takes part in a connection that can go on.
@@ -154,6 +162,14 @@ impl Host {
             acknowledgement,
             window: self.window(false),
             ..Segment::default()
+        }
+    }
+
+    /// Answers a segment that is not acceptable, but not all of them (RFC 5961 section 7; Linux: one in 500 ms).
+    fn challenge(&mut self, now: u64, out: &mut Vec<Segment>) {
+        if self.challenged.is_none_or(|last| now >= last + 500) {
+            self.challenged = Some(now);
+            out.push(self.ack());
         }
     }
 

@@ -21,13 +21,14 @@ pub(super) struct Flow {
 /// Sequence numbers of the opener's and the other side's SYN in tests by hand: the first one wraps soon.
 pub(super) const ISS: [u32; 2] = [0xffff_ff00, 5_000];
 
-/// A segment of one side by numbers relative to the SYNs, with a window of 1,000 bytes.
+/// A segment of one side by numbers relative to the SYNs, with a window of 1,007 bytes,
+/// which the tracker stores without rounding.
 pub(super) fn segment(from: Direction, flags: u8, sequence: u32, ack: u32) -> Segment {
     Segment {
         flags,
         sequence: ISS[from as usize].wrapping_add(sequence),
         acknowledgement: ISS[from.reverse() as usize].wrapping_add(ack),
-        window: 1000,
+        window: 1007,
         ..Segment::default()
     }
 }

@@ -91,7 +91,7 @@ impl Host {
                 (self.state, self.was_reset) = (if listens { Listen } else { Closed }, true);
                 self.una = self.iss;
             } else if is_acceptable {
-                out.push(self.ack());
+                self.challenge(now, out);
             }
             return;
         }
@@ -99,7 +99,11 @@ impl Host {
             if self.state == TimeWait && segment.flags & FIN != 0 {
                 self.linger_until = now + LINGER;
             }
-            out.push(self.ack());
+            if segment.flags & SYN != 0 || length == 0 {
+                self.challenge(now, out);
+            } else {
+                out.push(self.ack());
+            }
             return;
         }
         if segment.flags & ACK == 0 || !self.take_ack(now, segment, out) {
@@ -120,7 +124,7 @@ impl Host {
             self.send_window = u32::from(segment.window) << self.peer_scale;
         }
         if is_after(ack, self.max) || is_after(self.una.wrapping_sub(1 << 22), ack) {
-            out.push(self.ack());
+            self.challenge(now, out);
             return false;
         }
         if is_after(ack, self.una) {
