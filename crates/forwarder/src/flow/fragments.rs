@@ -5,8 +5,11 @@
 //!   packets by the number of the entry, and send them behind the first one, or drop them.
 //! - A fragment that overlaps what has passed is dropped, so that hosts never see two versions of a byte. After an
 //!   overlap that is no repetition, nothing of the packet passes any more (RFC 5722, RFC 8200 section 4.5).
-//! - An entry ends when all of its packet has passed, after its time, or when another one needs its place: those that
-//!   wait for a first fragment give way before others, older ones before younger ones.
+//! - An entry ends after its time, or when another one needs its place: those that wait for a first fragment give way
+//!   before others, older ones before younger ones.
+//! - When all of a packet has passed, its entry refuses repetitions and overlaps for a while: the receiver may have
+//!   lost a fragment, and would join another version of it with the rest (RFC 8900 section 3.7). It gives way before
+//!   all others, and soon: fast sources use an identification again within seconds (RFC 6864 section 4).
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +20,8 @@ const WAYS: usize = 8;
 const RANGES: usize = 8;
 /// Packets that may wait for one first fragment.
 pub const WAITING_MAX: u8 = 8;
+/// The part of the lifetime for which a complete entry remains: 2 of 60 seconds.
+const COMPLETE_PART: u64 = 30;
 
 /// What identifies the fragments of a packet (RFC 791, RFC 8200 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,12 +97,20 @@ enum State<V> {
     Waiting(u8),
     Known(V),
     Poisoned,
+    /// All of the packet has passed. Such an entry does not count for its source.
+    Complete,
+}
+
+impl<V> State<V> {
+    const fn is_counted(&self) -> bool {
+        !matches!(self, Self::Free | Self::Complete)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry<V> {
     key: Key,
-    /// When it was made.
+    /// When it was made, or complete.
     born: u64,
     state: State<V>,
     /// What has passed, in order and apart from each other; the first `count` are in use.
@@ -150,12 +163,12 @@ impl<V: Copy> Fragments<V> {
         self.entries.len()
     }
 
-    /// Entries in use, expired ones included.
+    /// Entries of packets of which fragments are missing, expired ones included.
     pub fn len(&self) -> usize {
-        self.entries.iter().filter(|entry| !matches!(entry.state, State::Free)).count()
+        self.entries.iter().filter(|entry| entry.state.is_counted()).count()
     }
 
-    /// Whether no entry is in use.
+    /// Whether there is no such entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -169,7 +182,7 @@ impl<V: Copy> Fragments<V> {
         let entry = &mut self.entries[at];
         let waiting = if let State::Waiting(count) = entry.state { count } else { 0 };
         entry.state = State::Known(value);
-        self.finish(at);
+        self.complete(at, now);
         Ok(First { entry: at as u32, waiting, is_new })
     }
 
@@ -182,7 +195,7 @@ impl<V: Copy> Fragments<V> {
         match &mut self.entries[at].state {
             State::Known(value) => {
                 let value = *value;
-                self.finish(at);
+                self.complete(at, now);
                 Fate::Follow(value)
             }
             State::Waiting(count) => {
@@ -190,7 +203,7 @@ impl<V: Copy> Fragments<V> {
                 Fate::Wait { entry: at as u32, is_new }
             }
             // `enter` has refused them.
-            State::Free | State::Poisoned => Fate::Drop(Refusal::Overlap),
+            State::Free | State::Poisoned | State::Complete => Fate::Drop(Refusal::Overlap),
         }
     }
 
@@ -200,9 +213,13 @@ impl<V: Copy> Fragments<V> {
         for _ in 0..most.min(self.entries.len()) {
             let at = self.swept;
             self.swept = (at + 1) % self.entries.len();
-            if self.is_expired(at, now) && !matches!(self.entries[at].state, State::Free) {
+            if self.is_expired(at, now) {
+                // All of a complete one has been sent.
+                let may_have_packets = self.entries[at].state.is_counted();
                 self.free(at);
-                expired(at as u32);
+                if may_have_packets {
+                    expired(at as u32);
+                }
             }
         }
     }
@@ -219,7 +236,12 @@ impl<V: Copy> Fragments<V> {
     }
 
     fn is_expired(&self, at: usize, now: u64) -> bool {
-        now.saturating_sub(self.entries[at].born) >= self.lifetime
+        let entry = &self.entries[at];
+        let time = match entry.state {
+            State::Complete => self.lifetime.div_ceil(COMPLETE_PART),
+            _ => self.lifetime,
+        };
+        now.saturating_sub(entry.born) >= time
     }
 
     /// Finds or makes the entry of a fragment and notes its range; the entry, and whether it is new.
@@ -240,11 +262,11 @@ impl<V: Copy> Fragments<V> {
             }
             return self.entries[at].note(piece).map(|()| (at, false));
         }
-        found.into_iter().for_each(|at| self.free(at));
         let source = source as usize % self.sources.len();
-        let at = self.place(start, now);
+        // In the place of an expired one, so that packets that were kept for it are known to be of another packet.
+        let at = found.unwrap_or_else(|| self.place(start, now));
         let leaving = &self.entries[at];
-        let is_own = !matches!(leaving.state, State::Free) && leaving.source as usize == source;
+        let is_own = leaving.state.is_counted() && leaving.source as usize == source;
         if self.sources[source] - u16::from(is_own) >= self.limit {
             return Err(Refusal::SourceLimit);
         }
@@ -260,6 +282,7 @@ impl<V: Copy> Fragments<V> {
     fn place(&self, start: usize, now: u64) -> usize {
         let rank = |at: usize| match self.entries[at].state {
             State::Free => 0,
+            State::Complete => 1,
             _ if self.is_expired(at, now) => 1,
             State::Waiting(_) => 2,
             State::Poisoned | State::Known(_) => 3,
@@ -270,18 +293,19 @@ impl<V: Copy> Fragments<V> {
 
     fn free(&mut self, at: usize) {
         let entry = &mut self.entries[at];
-        if !matches!(entry.state, State::Free) {
+        if entry.state.is_counted() {
             let count = &mut self.sources[entry.source as usize];
             *count = count.saturating_sub(1);
         }
         entry.state = State::Free;
     }
 
-    /// Frees the entry if all of its packet has passed.
-    fn finish(&mut self, at: usize) {
+    /// Notes if all of the packet has passed.
+    fn complete(&mut self, at: usize, now: u64) {
         let entry = &self.entries[at];
         if entry.count == 1 && entry.end != 0 && entry.ranges[0] == (0, entry.end) {
             self.free(at);
+            (self.entries[at].state, self.entries[at].born) = (State::Complete, now);
         }
     }
 }
@@ -290,7 +314,7 @@ impl<V> Entry<V> {
     /// Notes what a fragment covers.
     fn note(&mut self, piece: Piece) -> Result<(), Refusal> {
         let Piece { start, end, is_last } = piece;
-        if matches!(self.state, State::Poisoned) {
+        if matches!(self.state, State::Poisoned | State::Complete) {
             return Err(Refusal::Overlap);
         }
         let used = usize::from(self.count);

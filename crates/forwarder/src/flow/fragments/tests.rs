@@ -21,6 +21,7 @@ struct Model {
     value: Option<u32>,
     waiting: u8,
     is_poisoned: bool,
+    completed: Option<u64>,
 }
 
 impl Model {
@@ -31,7 +32,7 @@ impl Model {
     fn note(&mut self, piece: Piece) -> Result<(), Refusal> {
         let new: BTreeSet<u16> = (piece.start..piece.end).collect();
         let shared = new.intersection(&self.units).count();
-        if self.is_poisoned || shared == new.len() {
+        if self.completed.is_some() || self.is_poisoned || shared == new.len() {
             return Err(Refusal::Overlap);
         }
         if shared > 0 {
@@ -71,7 +72,10 @@ proptest! {
             now += pause / 7;
             let is_last = chance % 5 == 0;
             let piece = piece(start, start + length, is_last);
-            models.retain(|_, model| now - model.born < 60);
+            models.retain(|_, model| match model.completed {
+                Some(completed) => now - completed < 2,
+                None => now - model.born < 60,
+            });
             let model = models.entry(identification).or_insert(Model { born: now, ..Model::default() });
             let is_full = model.value.is_none() && !model.is_poisoned && model.waiting == WAITING_MAX;
             let noted = if is_full && start != 0 { Err(Refusal::Scattered) } else { model.note(piece) };
@@ -97,8 +101,8 @@ proptest! {
                     (found, expected) => prop_assert_eq!(found, expected),
                 }
             }
-            if model.is_whole() {
-                models.remove(&identification);
+            if model.is_whole() && model.completed.is_none() {
+                model.completed = Some(now);
             }
         }
     }
@@ -146,6 +150,13 @@ fn packets_wait_for_the_first_fragment() {
     let first = table.first(&key(1, 1), piece(0, 5, false), 'a', 1);
     assert_eq!(first, Ok(First { entry, waiting: 2, is_new: false }));
     assert!(table.is_empty(), "all has passed");
+    // Another version of a part, which the receiver might take for a lost one; and after a while a new packet.
+    let drop = Fate::Drop(Refusal::Overlap);
+    assert_eq!(table.later(&key(1, 1), piece(5, 10, false), 2), drop);
+    assert_eq!(table.first(&key(1, 1), piece(0, 6, false), 'b', 2), Err(Refusal::Overlap));
+    let next = table.first(&key(1, 1), piece(0, 6, false), 'c', 3);
+    assert_eq!(next, Ok(First { entry, waiting: 0, is_new: true }));
+    assert_eq!(table.later(&key(1, 1), piece(6, 9, true), 3), Fate::Follow('c'));
     // Its time is over: packets that were kept are of no use.
     table.later(&key(1, 2), piece(10, 20, true), 100);
     let mut expired = Vec::new();
@@ -170,4 +181,19 @@ fn overlaps_and_bad_ranges_are_refused() {
     for bad in [piece(5, 5, true), piece(8_190, 8_193, true)] {
         assert_eq!(table.later(&key(1, 2), bad, 0), drop(Refusal::BadRange));
     }
+}
+
+/// An expired entry with packets that wait, whose key comes again while other entries of its set are free.
+#[test]
+fn whoever_waits_for_an_expired_entry_is_reported() {
+    let mut table = Fragments::<char>::new(8, 1, 60, [3, 4]);
+    // The first entry of the set is free again, so that it would be chosen before the second one.
+    assert!(table.first(&key(2, 1), piece(0, 5, false), 'a', 0).is_ok());
+    let Fate::Wait { entry, is_new: true } = table.later(&key(1, 1), piece(10, 20, true), 1) else {
+        panic!("no entry");
+    };
+    table.sweep(60, 8, |at| assert_ne!(at, entry));
+    let again = table.later(&key(1, 1), piece(10, 20, true), 61);
+    assert_eq!(again, Fate::Wait { entry, is_new: true });
+    table.sweep(61, 8, |_| panic!("its packets were reported by `is_new`"));
 }
