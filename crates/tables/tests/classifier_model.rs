@@ -116,7 +116,9 @@ prop_compose! {
         let is_ip6 = |prefix: Option<Prefix>| prefix.map(|it| matches!(it, Prefix::Ip6 { .. }));
         let is_mixed = source.is_some() && is_ip6(source) != is_ip6(destination);
         let destination = if is_mixed { None } else { destination };
-        let fragments = fragments | Fragment::No.bit();
+        // Later fragments have neither ports nor TCP flags.
+        let has_ports = [source_ports, destination_ports] != [Range::ANY; 2] || tcp_flags_mask != 0;
+        let fragments = if has_ports { fragments | Fragment::No.bit() } else { fragments };
         Rule {
             source, destination, protocol,
             source_ports: ports(source_ports), destination_ports: ports(destination_ports),
@@ -143,7 +145,8 @@ fn packet_near(rule: &Rule, address: [u128; 2], bits: u32, numbers: [u16; 2]) ->
         _ => address,
     };
     let fragments = [Fragment::No, Fragment::No, Fragment::First, Fragment::Later];
-    let states = [FlowState::Untracked, FlowState::New, FlowState::Established, FlowState::Related];
+    use FlowState::{Established, Invalid, New, Related, Untracked};
+    let states = [Untracked, New, Established, Related, Invalid];
     let port = |range: Range, number: u16| {
         [range.first, range.last, range.last.saturating_add(1), number][(bits >> 1 & 3) as usize]
     };
@@ -154,12 +157,12 @@ fn packet_near(rule: &Rule, address: [u128; 2], bits: u32, numbers: [u16; 2]) ->
         source_port: port(rule.source_ports, numbers[0]),
         destination_port: port(rule.destination_ports, numbers[1]),
         tcp_flags: if bits & 16 == 0 { rule.tcp_flags } else { (bits >> 24) as u8 },
-        dscp: rule.dscp.filter(|_| bits & 32 == 0).unwrap_or(0),
+        dscp: rule.dscp.filter(|_| bits & 32 == 0).unwrap_or(numbers[1] as u8 % 64),
         fragment: fragments[(bits >> 6 & 3) as usize],
         length: port(rule.lengths, numbers[0]),
-        interface: rule.interface.filter(|_| bits & 256 == 0).unwrap_or(1),
-        vlan: rule.vlan.filter(|_| bits & 512 == 0).unwrap_or(0),
-        state: states[(bits >> 10 & 3) as usize],
+        interface: rule.interface.filter(|_| bits & 256 == 0).unwrap_or(numbers[0] % 4),
+        vlan: rule.vlan.filter(|_| bits & 512 == 0).unwrap_or(numbers[0] % 4),
+        state: states[(bits >> 10 & 7) as usize % states.len()],
     }
 }
 

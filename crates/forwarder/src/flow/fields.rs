@@ -9,22 +9,12 @@ use std::ops::Range;
 
 use stoa_engine::Vector;
 use stoa_engine::vector::Fields;
+use stoa_tables::classifier::Fragment;
 
 use super::column::Packets;
 use crate::kernel::Kernel;
 pub use packet::{PacketFields, of_ip4, of_ip6};
 use stoa_wire::protocol::{ICMP4, ICMP6};
-
-/// Which part of a packet a lane holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// All of it; also an atomic fragment (RFC 6946).
-    Whole,
-    /// The first fragment.
-    First,
-    /// Another fragment: it has no ports and flags.
-    Later,
-}
 
 /// What is wrong behind the IP header. Such lanes have neither ports nor flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,23 +81,23 @@ impl Kind {
 
     /// Which part of a packet it is.
     #[inline(always)]
-    pub const fn part(self) -> Part {
+    pub const fn part(self) -> Fragment {
         match self.0 & (Self::FIRST | Self::LATER) {
-            0 => Part::Whole,
-            Self::FIRST => Part::First,
-            _ => Part::Later,
+            0 => Fragment::No,
+            Self::FIRST => Fragment::First,
+            _ => Fragment::Later,
         }
     }
 
-    /// The column `ports` of this lane as rules compare it ([`stoa_tables::classifier::ports`]): ICMP has its type in the
-    /// upper half and its code in the lower one. The identifier is left out.
+    /// The column `ports` of this lane as rules compare it ([`stoa_tables::classifier::ports`]): ICMP has its type in
+    /// the upper half and its code in the lower one. The identifier is left out.
     #[inline(always)]
     pub const fn rule_ports(self, ports: u32) -> u32 {
         if self.is_icmp() { ports >> 8 & 0xff_0000 | ports >> 16 & 0xff } else { ports }
     }
 
-    /// The column `ports` of this lane as keys of flows have it ([`stoa_tables::flow_table::Columns4::ports`]): ICMP has
-    /// the identifier of queries as both ports. ICMP messages without one have 0 and belong to no flow of their own.
+    /// The column `ports` of this lane as keys of flows have it ([`stoa_tables::flow_table::Columns4::ports`]): ICMP
+    /// has the identifier of queries as both ports. ICMP messages without one have 0 and belong to no flow.
     #[inline(always)]
     pub const fn flow_ports(self, ports: u32) -> u32 {
         if self.is_icmp() { (ports & 0xffff) * 0x1_0001 } else { ports }

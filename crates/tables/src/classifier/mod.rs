@@ -50,7 +50,7 @@ const BLOCK: usize = 8;
 pub struct ClassifierCapacity {
     /// Rules, at most 2^19.
     pub rules: usize,
-    /// Bytes of the look-up memory, at most 64 GiB, rounded down to lines of 64.
+    /// Bytes of the look-up memory, at most 16 GiB, rounded down to lines of 64.
     pub lookup_bytes: usize,
 }
 

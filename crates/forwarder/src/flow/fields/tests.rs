@@ -169,7 +169,7 @@ fn columns(kernel: Kernel, vector: &Vector, packets: Packets) -> (bool, Vec<Pack
 }
 
 /// What a naive reader finds: protocol, place of the upper layer, part, mark, ports, TCP flags.
-type Found = (u8, usize, Part, Option<Malformed>, u32, u8);
+type Found = (u8, usize, Fragment, Option<Malformed>, u32, u8);
 
 /// Walks headers one by one, without any code of the kernels.
 fn read(bytes: &[u8], is_ip4: bool) -> Option<Found> {
@@ -185,20 +185,20 @@ fn read(bytes: &[u8], is_ip4: bool) -> Option<Found> {
     let first = next;
     let cut = |part| Some((first, start, part, Some(Malformed::Truncated), 0, 0));
     if length > bytes.len() || at < fixed || at > length || (!is_ip4 && bytes[0] >> 4 != 6) {
-        return cut(Part::Whole);
+        return cut(Fragment::No);
     }
     let bytes = &bytes[..length];
-    let mut part = Part::Whole;
+    let mut part = Fragment::No;
     if is_ip4 {
         let (offset, more) = (be(6)? & 0x1fff, be(6)? & 0x2000 != 0);
         part = if offset != 0 {
-            Part::Later
+            Fragment::Later
         } else if more {
-            Part::First
+            Fragment::First
         } else {
-            Part::Whole
+            Fragment::No
         };
-        if part == Part::Later {
+        if part == Fragment::Later {
             let is_tiny = offset == 1 && next == 6;
             return Some((next, at, part, is_tiny.then_some(Malformed::TinyFragment), 0, 0));
         }
@@ -206,11 +206,11 @@ fn read(bytes: &[u8], is_ip4: bool) -> Option<Found> {
     let mut count = 0;
     loop {
         let is_extension = next == 51 || !is_ip4 && [0, 43, 44, 60, 135, 139, 140].contains(&next);
-        if part == Part::Later || !is_extension {
+        if part == Fragment::Later || !is_extension {
             break;
         }
         let tiny =
-            if part == Part::First { Malformed::TinyFragment } else { Malformed::Extensions };
+            if part == Fragment::First { Malformed::TinyFragment } else { Malformed::Extensions };
         let broken = Some((first, start, part, Some(tiny), 0, 0));
         if count == 8 || next == 0 && count > 0 || at + 2 > bytes.len() {
             return broken;
@@ -229,13 +229,13 @@ fn read(bytes: &[u8], is_ip4: bool) -> Option<Found> {
             // A fragment of a fragment stays what it is.
             part = match (word >> 3, word & 1, part) {
                 (0, 0, part) => part,
-                (0, _, _) => Part::First,
-                _ => Part::Later,
+                (0, _, _) => Fragment::First,
+                _ => Fragment::Later,
             };
         }
         (next, at, count) = (bytes[at], at + size, count + 1);
     }
-    if part == Part::Later {
+    if part == Fragment::Later {
         return Some((next, at, part, None, 0, 0));
     }
     let rest = &bytes[at.min(bytes.len())..];
@@ -247,7 +247,7 @@ fn read(bytes: &[u8], is_ip4: bool) -> Option<Found> {
         number if number == icmp => 8,
         _ => return Some((next, at, part, None, 0, 0)),
     };
-    let short = |what| if part == Part::First { Malformed::TinyFragment } else { what };
+    let short = |what| if part == Fragment::First { Malformed::TinyFragment } else { what };
     let wrong = |what| Some((next, at, part, Some(what), 0, 0));
     if rest.len() < least {
         return wrong(short(Malformed::Truncated));
