@@ -146,10 +146,22 @@ pub async fn connect(path: &Path) -> Result<Channel, Error> {
 ///
 /// Must be called inside a Tokio runtime.
 pub fn connect_lazily(path: &Path) -> Channel {
+    connect_lazily_to(path, |_| ())
+}
+
+/// As [`connect_lazily`]; `is_connected` looks at each connection before it is used.
+pub fn connect_lazily_to(
+    path: &Path,
+    is_connected: impl Fn(&tokio::net::UnixStream) + Clone + Send + 'static,
+) -> Channel {
     let target = path.to_owned();
     let connector = service_fn(move |_| {
-        let target = target.clone();
-        async move { tokio::net::UnixStream::connect(target).await.map(TokioIo::new) }
+        let (target, is_connected) = (target.clone(), is_connected.clone());
+        async move {
+            let stream = tokio::net::UnixStream::connect(target).await?;
+            is_connected(&stream);
+            Ok::<_, io::Error>(TokioIo::new(stream))
+        }
     });
     // The authority is never resolved: the connector has the path.
     Endpoint::from_static("http://stoa.invalid").connect_with_connector_lazy(connector)

@@ -1,11 +1,13 @@
 //! Who may connect to the operator's socket: every process that its mode admits, except the forwarder.
 //!
 //! The forwarder reads packets of strangers and runs as the same user. One that an attacker has taken over must not
-//! become an operator. It cannot leave what it is recognised by: its supervisor is its parent, and its unit of systemd
-//! is its control group. It cannot begin another process, nor execute another program
-//! (`privileges/system_calls.rs`).
+//! become an operator. The kernel names the process that listens on the forwarder's socket. Until the controller has
+//! connected to it, a forwarder is a confined child of the supervisor, or in its unit of systemd. It can neither begin
+//! another process, nor execute another program, nor end its supervisor (`privileges/system_calls.rs`).
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::UnixStream;
 
@@ -14,42 +16,72 @@ use crate::supervise;
 /// The unit of the forwarder, where systemd starts it by itself.
 const UNIT: &str = "stoa-forwarder.service";
 
-/// Whether the process that made this connection may be an operator. It is asked when the connection is made: later,
-/// the connection may have been passed on.
-pub fn may_connect(stream: &UnixStream) -> bool {
-    let pid = match stream.peer_cred() {
-        Ok(peer) => peer.pid(),
-        Err(_) => return false,
-    };
-    // A process of another namespace has none here. The forwarder is in that of its supervisor, or has a unit.
-    let Some(pid) = pid.and_then(|pid| u64::try_from(pid).ok()).filter(|pid| *pid > 0) else {
-        return true;
-    };
-    let is_forwarder = is_forwarder(pid, supervise::supervisor());
-    if is_forwarder {
-        tracing::warn!(
-            pid,
-            "the forwarder tried to connect to the operator's socket, which it never does by itself: refused; \
-             an attacker may have taken it over"
-        );
+/// The process of the forwarder; 0 until it is known.
+#[derive(Clone, Debug, Default)]
+pub struct ForwarderProcess(Arc<AtomicU64>);
+
+impl ForwarderProcess {
+    /// Learns the process from a connection to the forwarder's socket.
+    pub fn learn(&self, stream: &UnixStream) {
+        if let Some((_, pid)) = peer(stream) {
+            self.0.store(pid, Ordering::Relaxed);
+        }
     }
-    !is_forwarder
+
+    /// Whether the process that made this connection may be an operator. It is asked when the connection is made: later,
+    /// the connection may have been passed on.
+    pub fn may_connect(&self, stream: &UnixStream) -> bool {
+        // A process of another namespace has none here. The forwarder is in that of its supervisor, or has a unit.
+        let Some((user, pid)) = peer(stream) else { return stream.peer_cred().is_ok() };
+        // The forwarder runs as the user of the controller.
+        if user != nix::unistd::geteuid().as_raw() || pid == u64::from(std::process::id()) {
+            return true;
+        }
+        let is_forwarder = match self.0.load(Ordering::Relaxed) {
+            0 => match may_be_forwarder(pid, supervise::supervisor()) {
+                Some(is_forwarder) => is_forwarder,
+                None => {
+                    tracing::warn!(
+                        pid,
+                        "refused a connection of a process that has exited or cannot be read in /proc"
+                    );
+                    return false;
+                }
+            },
+            forwarder => pid == forwarder,
+        };
+        if is_forwarder {
+            tracing::warn!(
+                pid,
+                "the forwarder tried to connect to the operator's socket, which it never does by itself: refused; \
+                 an attacker may have taken it over"
+            );
+        }
+        !is_forwarder
+    }
 }
 
-/// Whether a process is the forwarder, or cannot be looked at; `supervisor` is that of this process, 0 without one.
-fn is_forwarder(pid: u64, supervisor: u64) -> bool {
+/// The user and the process at the other end, if it has one here.
+fn peer(stream: &UnixStream) -> Option<(u32, u64)> {
+    let peer = stream.peer_cred().ok()?;
+    let pid = peer.pid().and_then(|pid| u64::try_from(pid).ok()).filter(|pid| *pid > 0)?;
+    Some((peer.uid(), pid))
+}
+
+/// Whether a process looks like a forwarder; `None`: it cannot be read. `supervisor` is that of this process, 0 without
+/// one.
+fn may_be_forwarder(pid: u64, supervisor: u64) -> Option<bool> {
     let process = Path::new("/proc").join(pid.to_string());
-    let read = |name: &str| std::fs::read_to_string(process.join(name));
-    let (Ok(status), Ok(groups)) = (read("status"), read("cgroup")) else { return true };
+    let read = |name: &str| std::fs::read_to_string(process.join(name)).ok();
+    let (status, groups) = (read("status")?, read("cgroup")?);
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
         line.and_then(|value| value.parse::<u64>().ok())
     };
-    // In a container, the supervisor may be the parent of orphans. Those of an operator can have new privileges.
+    // In a container, the supervisor may be the parent of orphans, which may be confined as well.
     let is_child = supervisor > 0 && field("PPid") == Some(supervisor);
     let is_confined = field("NoNewPrivs") != Some(0);
-    let is_own = pid == u64::from(std::process::id());
-    is_child && is_confined && !is_own || is_of_unit(&groups)
+    Some(is_child && is_confined || is_of_unit(&groups))
 }
 
 /// Whether these control groups are those of the forwarder's unit.
@@ -90,26 +122,23 @@ mod tests {
         let own = u64::from(std::process::id());
         let confined = Process::start(&["setpriv", "--no-new-privs", "sleep", "60"]);
         let begun = Instant::now();
-        while !is_forwarder(confined.pid(), own) {
+        while may_be_forwarder(confined.pid(), own) != Some(true) {
             assert!(begun.elapsed() < Duration::from_secs(30), "it is never confined");
             std::thread::sleep(Duration::from_millis(10));
         }
         // Without a supervisor, or of another one.
-        assert!(!is_forwarder(confined.pid(), 0) && !is_forwarder(confined.pid(), 1));
+        for other in [0, 1] {
+            assert_eq!(may_be_forwarder(confined.pid(), other), Some(false));
+        }
         let plain = Process::start(&["sleep", "60"]);
-        let supervisor_of_own = u64::try_from(nix::unistd::getppid().as_raw()).unwrap();
-        assert!(!is_forwarder(own, supervisor_of_own), "the controller itself");
         let has_new_privileges = || {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             status.contains("NoNewPrivs:\t0")
         };
-        assert_eq!(is_forwarder(plain.pid(), own), !has_new_privileges());
+        assert_eq!(may_be_forwarder(plain.pid(), own), Some(!has_new_privileges()));
         let pid = plain.pid();
         drop(plain);
-        assert!(
-            is_forwarder(pid, 0),
-            "a process that has exited may have passed the connection on"
-        );
+        assert_eq!(may_be_forwarder(pid, 0), None, "it may have passed the connection on");
     }
 
     #[test]
@@ -126,11 +155,49 @@ mod tests {
         }
     }
 
+    const ALONE: &str = "STOA_TEST_OPERATOR_PEER";
+
+    /// A process that runs the test below as a peer: with a socket, it listens there first, until it is connected to.
+    fn peer_process(forwarders: &str, operators: &Path) -> Process {
+        let test = "operator_peers::tests::the_listener_of_the_forwarders_socket_is_refused";
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let sockets = format!("{forwarders} {}", operators.display());
+        Process(command.args(["--exact", test]).env(ALONE, sockets).spawn().unwrap())
+    }
+
+    fn be_peer(sockets: &str) {
+        let (forwarders, operators) = sockets.split_once(' ').unwrap();
+        let _accepted = (!forwarders.is_empty())
+            .then(|| std::os::unix::net::UnixListener::bind(forwarders).unwrap().accept().unwrap());
+        let _stream = std::os::unix::net::UnixStream::connect(operators).unwrap();
+        // The test ends this process.
+        std::thread::sleep(Duration::from_secs(60));
+    }
+
     #[tokio::test]
-    async fn other_processes_of_the_user_may_connect() {
+    async fn the_listener_of_the_forwarders_socket_is_refused() {
+        if let Ok(sockets) = std::env::var(ALONE) {
+            return be_peer(&sockets);
+        }
         let folder = tempfile::tempdir().unwrap();
-        let listener = stoa_api::unix::listen(&folder.path().join("socket")).unwrap();
-        let _client = UnixStream::connect(folder.path().join("socket")).await.unwrap();
-        assert!(may_connect(&listener.accept().await.unwrap().0));
+        let [operators, forwarders] =
+            ["operator", "forwarder"].map(|name| folder.path().join(name));
+        let listener = stoa_api::unix::listen(&operators).unwrap();
+        let _forwarder = peer_process(&forwarders.to_string_lossy(), &operators);
+        let begun = Instant::now();
+        let stream = loop {
+            match UnixStream::connect(&forwarders).await {
+                Ok(stream) => break stream,
+                Err(error) => assert!(begun.elapsed() < Duration::from_secs(30), "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        let process = ForwarderProcess::default();
+        let connection = listener.accept().await.unwrap().0;
+        assert!(process.may_connect(&connection), "nothing is known about it");
+        process.learn(&stream);
+        assert!(!process.may_connect(&connection));
+        let _operator = peer_process("", &operators);
+        assert!(process.may_connect(&listener.accept().await.unwrap().0), "another process");
     }
 }

@@ -21,7 +21,7 @@ use crate::learned::Learned;
 use crate::linux::{Reconciler, alias, kernel_configuration, spare_queues};
 use crate::lock::Lock;
 use crate::operator::Service;
-use crate::operator_peers;
+use crate::operator_peers::ForwarderProcess;
 use crate::route_sources;
 use crate::running::Running;
 use crate::supervise;
@@ -97,8 +97,12 @@ pub async fn run<T>(
         None => Configuration::read_as_data(&options.config).map_err(Error::Refused)?,
     };
     let listener = unix::listen(&options.socket)?;
-    let connection =
-        ForwarderConnection::new(unix::connect_lazily(&options.forwarder_socket), configuration);
+    let forwarder = ForwarderProcess::default();
+    let channel = unix::connect_lazily_to(&options.forwarder_socket, {
+        let forwarder = forwarder.clone();
+        move |stream| forwarder.learn(stream)
+    });
+    let connection = ForwarderConnection::new(channel, configuration);
     let connection = Arc::new(connection.with_hash_seed(hash_seed::kept(&options.state)));
     let datastore = Datastore::open(
         Arc::clone(&connection),
@@ -126,7 +130,7 @@ pub async fn run<T>(
     let hang_up = signal(SignalKind::hangup())?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let operators = UnixListenerStream::new(listener)
-        .filter(|connection| connection.as_ref().map_or(true, operator_peers::may_connect));
+        .filter(move |connection| connection.as_ref().map_or(true, |it| forwarder.may_connect(it)));
     let server = Server::builder()
         .add_service(OperatorServer::new(service.clone()))
         .serve_with_incoming_shutdown(operators, async {

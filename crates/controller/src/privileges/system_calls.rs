@@ -79,6 +79,13 @@ const FORKS: &[c_long] = &[libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const FORKS: &[c_long] = &[];
 
+/// Calls that send signals, whose first argument is the process: the forwarder may end itself alone, not the supervisor
+/// or the controller.
+const SIGNALS: [c_long; 4] =
+    [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
+/// The same by other means.
+const FORBIDDEN_TO_FORWARDER: [c_long; 2] = [libc::SYS_tkill, libc::SYS_pidfd_send_signal];
+
 /// What only a controller must not call besides: the forwarder loads XDP programs.
 const FORBIDDEN_TO_CONTROLLER: [c_long; 1] = [libc::SYS_bpf];
 
@@ -115,22 +122,39 @@ fn program(rules: Rules, action: SeccompAction) -> Result<BpfProgram, seccompile
     Ok(BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, action, arch)?)?)
 }
 
+/// What the forwarder may call only with other arguments.
+fn of_forwarder() -> Result<Rules, seccompiler::Error> {
+    let first = |operator, value| {
+        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
+        SeccompRule::new(vec![condition])
+    };
+    let no_thread = first(SeccompCmpOp::MaskedEq(BEGINS_A_THREAD), 0)?;
+    let of_others = first(SeccompCmpOp::Ne, std::process::id().into())?;
+    // It ends with its supervisor.
+    let outlives = first(SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG as u64)?;
+    let mut all = Rules::new();
+    for (numbers, rule) in [
+        (&[libc::SYS_clone][..], no_thread),
+        (&SIGNALS[..], of_others),
+        (&[libc::SYS_prctl][..], outlives),
+    ] {
+        let numbers = rules(numbers.iter().copied()).into_keys();
+        all.extend(numbers.map(|number| (number, vec![rule.clone()])));
+    }
+    Ok(all)
+}
+
 fn filter(process: Process) -> Result<BpfProgram, seccompiler::Error> {
     let more = match process {
-        Process::Forwarder => FORKS,
-        Process::Controller => &FORBIDDEN_TO_CONTROLLER,
+        Process::Forwarder => [FORKS, &FORBIDDEN_TO_FORWARDER].concat(),
+        Process::Controller => FORBIDDEN_TO_CONTROLLER.to_vec(),
     };
-    let mut all = rules(FORBIDDEN.iter().chain(more).copied());
+    let mut all = rules(FORBIDDEN.into_iter().chain(more));
     if cfg!(target_arch = "x86_64") {
         all.extend(OF_X32.map(|number| (number | X32, vec![])));
     }
     if process == Process::Forwarder {
-        let length = SeccompCmpArgLen::Dword;
-        let no_thread =
-            SeccompCondition::new(0, length, SeccompCmpOp::MaskedEq(BEGINS_A_THREAD), 0)?;
-        let rule = SeccompRule::new(vec![no_thread])?;
-        let numbers = rules([libc::SYS_clone]).into_keys();
-        all.extend(numbers.map(|number| (number, vec![rule.clone()])));
+        all.extend(of_forwarder()?);
     }
     program(all, SeccompAction::KillProcess)
 }
@@ -166,6 +190,9 @@ mod tests {
                     panic!("{error:?}");
                 }
                 "fork" => drop(std::process::Command::new("/bin/true").status()),
+                "signal" => drop(nix::sys::signal::kill(nix::unistd::getppid(), None)),
+                "outlive" => drop(nix::sys::prctl::set_pdeathsig(None)),
+                "abort" => std::process::abort(),
                 _ => drop(std::thread::spawn(|| std::fs::read("/proc/self/status")).join()),
             }
             return;
@@ -177,6 +204,9 @@ mod tests {
             assert_eq!(alone(process, "other"), None, "{process}");
         }
         // The controller's child would end when it executes the program.
-        assert_eq!(alone("forwarder", "fork"), Some(libc::SIGSYS));
+        for call in ["fork", "signal", "outlive"] {
+            assert_eq!(alone("forwarder", call), Some(libc::SIGSYS), "{call}");
+        }
+        assert_eq!(alone("forwarder", "abort"), Some(libc::SIGABRT), "it may end itself");
     }
 }

@@ -1,10 +1,12 @@
 //! Who may have a connection: shares of clients and of the networks around them, and a reserve for operators.
 //!
-//! Nobody knows who a connection is from before it has logged in. When the common part is full, a new connection
-//! therefore replaces one that has not: the oldest one of the site that has most of these. A flood replaces its own
-//! connections; whoever logs in stays.
+//! Nobody knows who a connection is from before it has logged in. A connection that has not logged in waits: a new one
+//! replaces it where a share, or all, is used up. A flood replaces its own connections; whoever logs in stays. Clients
+//! from which somebody has logged in lately, and this machine, are probably operators: theirs are replaced last, and
+//! their neighbours' shares do not count for them.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,18 +32,41 @@ pub struct Connections {
 struct Table {
     limit: usize,
     open: HashMap<u64, Open>,
-    by_source: HashMap<Source, usize>,
+    by_source: HashMap<Source, Share>,
+    /// The strangers that wait, by site: how many, the first of them, and where.
+    sites: BTreeSet<(usize, Reverse<u64>, Source)>,
+    /// The connections of probable operators that wait.
+    operators: BTreeSet<u64>,
     /// Connections that were admitted, which numbers them.
     admitted: u64,
     known: HashMap<IpAddr, Instant>,
+}
+
+/// The connections of a source.
+#[derive(Debug, Default)]
+struct Share {
+    open: usize,
+    /// Those of strangers that wait, the first one first.
+    waiting: BTreeSet<u64>,
 }
 
 /// An open connection.
 #[derive(Debug)]
 struct Open {
     from: IpAddr,
-    is_trusted: bool,
+    state: State,
     end: Arc<Notify>,
+}
+
+/// Who has a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody has logged in, and nothing is known about the client.
+    Stranger,
+    /// Nobody has logged in, but the client is probably an operator.
+    Operator,
+    /// Somebody has logged in.
+    Trusted,
 }
 
 /// A connection, which is forgotten on drop.
@@ -78,29 +103,18 @@ impl Connections {
         self.table().limit = limit;
     }
 
-    /// Admits a connection from an address; `None`: its sources have their share, or nothing is left.
+    /// Admits a connection from an address; `None`: its client has its share, or nothing is left, and users have logged
+    /// in over all of these.
     pub fn admit(self: &Arc<Self>, from: IpAddr, now: Instant) -> Option<Connection> {
         let mut table = self.table();
-        let limit = table.limit;
-        let is_at_share = |source: &Source| {
-            table.by_source.get(source).is_some_and(|own| *own >= share(source.0, limit))
+        let state = match table.is_operator(from, now) {
+            true => State::Operator,
+            false => State::Stranger,
         };
-        if sources(from).any(|source| is_at_share(&source)) {
-            return None;
-        }
-        if table.open.len() + reserve(limit) >= limit {
-            // The connections of an operator do not replace each other while the reserve lasts.
-            if table.open.len() >= limit || !table.is_operator(from, now) {
-                let replaced = table.to_replace()?;
-                table.end(replaced);
-            }
-        }
+        table.make_room(from, state)?;
         table.admitted += 1;
         let (number, end) = (table.admitted, Arc::<Notify>::default());
-        table.open.insert(number, Open { from, is_trusted: false, end: Arc::clone(&end) });
-        for source in sources(from) {
-            *table.by_source.entry(source).or_default() += 1;
-        }
+        table.insert(number, Open { from, state, end: Arc::clone(&end) });
         drop(table);
         Some(Connection {
             of: Arc::clone(self),
@@ -113,16 +127,39 @@ impl Connections {
 }
 
 impl Table {
-    /// The oldest connection that has not logged in, of the site that has most of them.
-    fn to_replace(&self) -> Option<u64> {
-        let site = |open: &Open| sources(open.from).last();
-        let strangers = || self.open.iter().filter(|(_, open)| !open.is_trusted);
-        let mut by_site: HashMap<Option<Source>, usize> = HashMap::new();
-        strangers().for_each(|(_, open)| *by_site.entry(site(open)).or_default() += 1);
-        let rank = |(number, open): &(&u64, &Open)| {
-            (by_site.get(&site(open)).copied(), std::cmp::Reverse(**number))
+    /// Ends waiting connections where the shares of an address, or all connections, are used up. `None`: none waits.
+    fn make_room(&mut self, from: IpAddr, state: State) -> Option<()> {
+        let limit = self.limit;
+        for source in sources(from) {
+            // Neighbours do not use up the share of a known client.
+            if state == State::Operator && source.0 != Scope::Client {
+                continue;
+            }
+            let Some(own) = self.by_source.get(&source) else { continue };
+            if own.open >= share(source.0, limit) {
+                let own = own.waiting.first().copied();
+                let replaced = own
+                    .or_else(|| self.waiting_operator(from).filter(|_| state == State::Operator))?;
+                self.end(replaced);
+            }
+        }
+        // The connections of an operator replace none while the reserve lasts.
+        let is_operator = state == State::Operator;
+        if self.open.len() + reserve(limit) >= limit && (!is_operator || self.open.len() >= limit) {
+            let stranger = self.sites.last().map(|(_, Reverse(first), _)| *first);
+            let operator = || self.operators.first().copied().filter(|_| is_operator);
+            let replaced = stranger.or_else(operator)?;
+            self.end(replaced);
+        }
+        Some(())
+    }
+
+    /// The first connection of a client that is probably an operator and has not logged in.
+    fn waiting_operator(&self, from: IpAddr) -> Option<u64> {
+        let is_own = |number: &&u64| {
+            self.open.get(number).is_some_and(|open| client(open.from) == client(from))
         };
-        strangers().max_by_key(rank).map(|(number, _)| *number)
+        self.operators.iter().find(is_own).copied()
     }
 
     /// Whether somebody is likely to be an operator: on this machine, or where somebody has logged in.
@@ -131,13 +168,54 @@ impl Table {
         from.is_loopback() || known.is_some_and(|last| now.saturating_duration_since(*last) < KNOWN)
     }
 
+    fn insert(&mut self, number: u64, open: Open) {
+        for source in sources(open.from) {
+            self.by_source.entry(source).or_default().open += 1;
+        }
+        match open.state {
+            State::Stranger => self.change_waiting(open.from, |waiting| _ = waiting.insert(number)),
+            State::Operator => _ = self.operators.insert(number),
+            State::Trusted => {}
+        }
+        self.open.insert(number, open);
+    }
+
+    /// Changes the waiting connections of all sources of an address, and so the rank of its site.
+    fn change_waiting(&mut self, from: IpAddr, change: impl Fn(&mut BTreeSet<u64>)) {
+        let rank = |share: &Share, site| {
+            share.waiting.first().map(|first| (share.waiting.len(), Reverse(*first), site))
+        };
+        let site = sources(from).last();
+        for source in sources(from) {
+            let Some(share) = self.by_source.get_mut(&source) else { continue };
+            let before = rank(share, source);
+            change(&mut share.waiting);
+            if site == Some(source) {
+                if let Some(before) = before {
+                    self.sites.remove(&before);
+                }
+                self.sites.extend(rank(share, source));
+            }
+        }
+    }
+
+    /// A connection waits no longer.
+    fn wait_no_longer(&mut self, number: u64, from: IpAddr, state: State) {
+        match state {
+            State::Stranger => self.change_waiting(from, |waiting| _ = waiting.remove(&number)),
+            State::Operator => _ = self.operators.remove(&number),
+            State::Trusted => {}
+        }
+    }
+
     /// Ends a connection and forgets it.
     fn end(&mut self, number: u64) {
         let Some(open) = self.open.remove(&number) else { return };
+        self.wait_no_longer(number, open.from, open.state);
         for source in sources(open.from) {
             // Idle sources are removed: strangers cannot make the table grow.
             match self.by_source.get_mut(&source) {
-                Some(own) if *own > 1 => *own -= 1,
+                Some(own) if own.open > 1 => own.open -= 1,
                 _ => drop(self.by_source.remove(&source)),
             }
         }
@@ -160,7 +238,8 @@ impl Connection {
     pub fn trust(&self, now: Instant) {
         let mut table = self.of.table();
         if let Some(open) = table.open.get_mut(&self.number) {
-            open.is_trusted = true;
+            let state = std::mem::replace(&mut open.state, State::Trusted);
+            table.wait_no_longer(self.number, self.from, state);
             self.is_trusted.store(true, Ordering::Relaxed);
         }
         table.know(self.from, now);
@@ -184,106 +263,4 @@ impl Drop for Connection {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMIT: usize = 256;
-
-    fn all() -> Arc<Connections> {
-        let all = Arc::<Connections>::default();
-        all.set_limit(LIMIT);
-        all
-    }
-
-    fn host(site: u16, host: u8) -> IpAddr {
-        let [one, two] = site.to_be_bytes();
-        IpAddr::from([10, one, two, host])
-    }
-
-    /// Connections that a source gets which tries many times.
-    fn flood(all: &Arc<Connections>, from: impl Fn(u16) -> IpAddr) -> Vec<Connection> {
-        (0..2_000).filter_map(|turn| all.admit(from(turn), Instant::now())).collect()
-    }
-
-    fn is_open(all: &Connections, connection: &Connection) -> bool {
-        all.table().open.contains_key(&connection.number)
-    }
-
-    #[test]
-    fn each_source_has_its_share_and_gives_it_back() {
-        let all = all();
-        let six = |net: u128| IpAddr::V6((0x2001_0db8_u128 << 96 | net << 64).into());
-        assert_eq!(flood(&all, |_| host(1, 1)).len(), 64);
-        assert_eq!(flood(&all, |turn| host(1, turn as u8)).len(), 128);
-        assert_eq!(flood(&all, |_| six(1)).len(), 64);
-        assert_eq!(flood(&all, |turn| six(u128::from(turn) & 0xff)).len(), 96);
-        assert_eq!(flood(&all, |turn| six((u128::from(turn) & 0xff) << 8)).len(), 128);
-        let table = all.table();
-        assert!(table.by_source.is_empty() && table.open.is_empty());
-    }
-
-    #[test]
-    fn an_operator_gets_in_whatever_strangers_hold() {
-        for sites in [4_u16, 1_000] {
-            let all = all();
-            let flooding = flood(&all, |turn| host(turn % sites, 1));
-            let open = || flooding.iter().filter(|one| is_open(&all, one)).count();
-            assert!(open() <= LIMIT - reserve(LIMIT));
-            let ann = all.admit("192.0.2.1".parse().unwrap(), Instant::now()).unwrap();
-            ann.trust(Instant::now());
-            // Later ones replace each other, not who has logged in.
-            let more = flood(&all, |turn| host(turn % sites, 1));
-            assert!(is_open(&all, &ann) && ann.is_trusted());
-            assert!(all.table().open.len() <= LIMIT - reserve(LIMIT));
-            drop((flooding, more));
-            assert_eq!(all.table().open.len(), 1);
-        }
-    }
-
-    #[test]
-    fn the_largest_site_loses_its_oldest_connection() {
-        let all = all();
-        let now = Instant::now();
-        let first = all.admit(host(9, 1), now).unwrap();
-        let many = flood(&all, |turn| host(turn % 4, 1));
-        assert!(is_open(&all, &first), "a site with one connection keeps it");
-        assert!(!is_open(&all, &many[0]), "the oldest of the largest site is gone");
-    }
-
-    #[tokio::test]
-    async fn a_replaced_connection_is_told() {
-        let all = all();
-        let many = flood(&all, |turn| host(turn % 8, 1));
-        let lost = many.iter().find(|one| !is_open(&all, one)).unwrap();
-        lost.replaced().await;
-    }
-
-    #[test]
-    fn the_reserve_is_for_this_machine_and_known_clients() {
-        let all = all();
-        let now = Instant::now();
-        let known = host(500, 1);
-        all.admit(known, now).unwrap().trust(now);
-        // Users hold everything else: nobody is replaced.
-        let users: Vec<Connection> = (0..1_000)
-            .filter_map(|turn| all.admit(host(1_000 + turn, 1), now))
-            .inspect(|one| one.trust(now))
-            .collect();
-        assert_eq!(users.len(), LIMIT - reserve(LIMIT));
-        assert!(all.admit("192.0.2.1".parse().unwrap(), now).is_none(), "a stranger");
-        assert!(all.admit(known, now + KNOWN).is_none(), "no longer known");
-        for operator in [known, "127.0.0.1".parse().unwrap(), "::1".parse().unwrap()] {
-            assert!(all.admit(operator, now).is_some(), "{operator}");
-        }
-        let rest: Vec<Connection> =
-            (0..100).filter_map(|_| all.admit("::1".parse().unwrap(), now)).collect();
-        assert_eq!(all.table().open.len(), LIMIT, "{}", rest.len());
-        assert!(rest[84..].iter().all(|one| is_open(&all, one)), "then the oldest make room");
-    }
-
-    #[test]
-    fn any_limit_leaves_something_for_everybody() {
-        let of = |limit| (reserve(limit), share(Scope::Client, limit), share(Scope::Site, limit));
-        assert_eq!([1, 2, 8, 256].map(of), [(0, 1, 1), (1, 1, 1), (1, 2, 4), (16, 64, 128)]);
-    }
-}
+mod tests;
