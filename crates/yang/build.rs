@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 /// The standard modules of the schema, with submodules.
 const STANDARD: &[&str] = &[
     "iana-if-type",
+    "ietf-access-control-list",
     "ietf-datastores",
+    "ietf-ethertypes",
     "ietf-inet-types",
     "ietf-interfaces",
     "ietf-ip",
@@ -14,6 +16,7 @@ const STANDARD: &[&str] = &[
     "ietf-ipv6-router-advertisements",
     "ietf-ipv6-unicast-routing",
     "ietf-netconf-acm",
+    "ietf-packet-fields",
     "ietf-restconf",
     "ietf-restconf-monitoring",
     "ietf-routing",

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod af_xdp;
 mod arping;
 mod bfd;

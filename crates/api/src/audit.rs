@@ -16,9 +16,9 @@ use crate::v1;
 
 pub use desired::desired;
 pub use entries::{
-    BFD_INTERVAL_US, BFD_MULTIPLIER, TUNNEL_HOP_LIMIT, address, bfd_session, interface, neighbor,
-    plugin, port, punt, router_advertisement, router_discovery, rule, static_route, tunnel,
-    virtual_router, vrf,
+    BFD_INTERVAL_US, BFD_MULTIPLIER, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session, interface,
+    neighbor, plugin, port, punt, router_advertisement, router_discovery, rule, static_route,
+    tunnel, virtual_router, vrf,
 };
 
 /// Entries of a kind that are listed, at most.
@@ -49,6 +49,8 @@ pub enum Kind {
     RouterAdvertisements,
     /// Rules of policy routing.
     PolicyRules,
+    /// Rules of access lists.
+    AclRules,
     /// Limits of the control-plane policer.
     Punts,
     /// Routes of the desired state.
@@ -57,7 +59,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Ports,
         Self::Vrfs,
         Self::Interfaces,
@@ -69,6 +71,7 @@ impl Kind {
         Self::VrrpGroups,
         Self::RouterAdvertisements,
         Self::PolicyRules,
+        Self::AclRules,
         Self::Punts,
         Self::StaticRoutes,
     ];
@@ -87,6 +90,7 @@ impl Kind {
             Self::VrrpGroups => "vrrp-groups",
             Self::RouterAdvertisements => "router-advertisements",
             Self::PolicyRules => "policy-rules",
+            Self::AclRules => "acl-rules",
             Self::Punts => "punt-limits",
             Self::StaticRoutes => "static-routes",
         }

@@ -8,6 +8,7 @@
 //! that gNMI clients use.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod audit;
 pub mod counters;
 pub mod date;

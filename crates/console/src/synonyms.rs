@@ -29,7 +29,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("show threads", "show workers"),
     ("show policers", "show punts"),
     ("show copp", "show punts"),
-    ("show access-lists", "show rules"),
+    ("show access-lists", "show acl"),
     ("show trace", "trace show"),
     ("show logging", "show log"),
     ("show events", "show log"),

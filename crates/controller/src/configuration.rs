@@ -16,6 +16,7 @@ use stoa_api::v1;
 use stoa_yang::error::{ValidationError, ValidationErrors, counted as counted_errors, one};
 use yang5::data::{DataFormat, DataTree};
 
+use crate::acl;
 use crate::capability::list;
 use crate::config::addresses::Addressing;
 use crate::config::data_path::predicate;
@@ -236,7 +237,8 @@ impl Configuration {
         }));
         let found = annotated.map(line).chain(unused).chain(unknown);
         let shared = shared_namespaces::warnings(&self.interfaces, &self.routes);
-        found.chain(self.overlaps()).chain(shared).collect()
+        let of_acls = acl::warnings(&self.desired.acl_rules, &self.interfaces);
+        found.chain(self.overlaps()).chain(shared).chain(of_acls).collect()
     }
 
     /// Connected subnets that overlap.

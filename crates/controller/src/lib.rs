@@ -6,6 +6,7 @@
 //! management tools, `service` the process, and `supervise` the parent process of controller and forwarder.
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod apply;
 mod bfd;
 pub mod bgp_route_source;

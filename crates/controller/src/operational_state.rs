@@ -31,6 +31,8 @@ pub enum StateSection {
     RouteSources,
     /// Policy rules.
     Rules,
+    /// Rules of access lists.
+    Acls,
     /// Version, process, and whether the forwarder is in sync.
     Program,
     /// Workers.
@@ -49,11 +51,12 @@ pub enum StateSection {
 
 impl StateSection {
     /// All sections except routes and neighbours, of which there may be very many.
-    pub const OVERVIEW: [StateSection; 11] = [
+    pub const OVERVIEW: [StateSection; 12] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
         StateSection::RouteSources,
         StateSection::Rules,
+        StateSection::Acls,
         StateSection::Program,
         StateSection::Workers,
         StateSection::Nodes,
@@ -96,6 +99,7 @@ pub struct OperationalState {
     pub routes: Vec<Routes>,
     pub route_sources: Vec<(&'static str, String, RouteSourceStatistics)>,
     pub rules: Vec<v1::RuleState>,
+    pub acls: Vec<v1::AclRuleState>,
     pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
@@ -181,6 +185,13 @@ impl OperationalState {
         if is(StateSection::Rules) {
             let rules = client().list_rules(v1::ListRulesRequest {}).await?;
             operational.rules = rules.into_inner().rules;
+        }
+        if is(StateSection::Acls) {
+            let request = v1::ListAclRulesRequest::default();
+            let mut listed = client().list_acl_rules(request).await?.into_inner();
+            while let Some(rule) = listed.message().await? {
+                operational.acls.push(rule);
+            }
         }
         if is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
             let learned = connection.learned().await;

@@ -1,5 +1,6 @@
 //! The Operator service: status, reload, and the state of the forwarder.
 
+mod acls;
 mod cleared;
 mod configuration;
 mod held;
@@ -29,6 +30,9 @@ use crate::merged_routes::MergedRoutes;
 use crate::probe::{Probes, one_vrf};
 use crate::rib;
 use crate::{metrics, state};
+
+/// The reply to a call, or why there is none.
+type Answer<T> = Result<Response<T>, Status>;
 
 /// The Operator service of the contract.
 #[derive(Clone, Debug)]
@@ -106,17 +110,11 @@ impl Operator for Service {
     type ProbeStream = ReceiverStream<Result<v1::ProbeReply, Status>>;
     type LockStream = configuration::Locks;
 
-    async fn status(
-        &self,
-        _: Request<v1::StatusRequest>,
-    ) -> Result<Response<v1::StatusReply>, Status> {
+    async fn status(&self, _: Request<v1::StatusRequest>) -> Answer<v1::StatusReply> {
         Ok(Response::new(self.status_reply().await))
     }
 
-    async fn reload(
-        &self,
-        request: Request<v1::ReloadRequest>,
-    ) -> Result<Response<v1::ReloadReply>, Status> {
+    async fn reload(&self, request: Request<v1::ReloadRequest>) -> Answer<v1::ReloadReply> {
         let path = request.into_inner().path;
         let path = (!path.is_empty()).then(|| PathBuf::from(path));
         // A task of its own, so that a disconnect does not interrupt it.
@@ -129,7 +127,7 @@ impl Operator for Service {
     async fn show_interfaces(
         &self,
         request: Request<v1::ListInterfacesRequest>,
-    ) -> Result<Response<v1::ListInterfacesReply>, Status> {
+    ) -> Answer<v1::ListInterfacesReply> {
         let listed = self.connection.client().list_interfaces(request.into_inner()).await;
         let mut reply = listed.map_err(failed)?;
         let interfaces = &mut reply.get_mut().interfaces;
@@ -141,7 +139,7 @@ impl Operator for Service {
     async fn clear_counters(
         &self,
         request: Request<v1::ClearCountersRequest>,
-    ) -> Result<Response<v1::ClearCountersReply>, Status> {
+    ) -> Answer<v1::ClearCountersReply> {
         let (client, name) = (self.connection.client(), request.into_inner().interface);
         self.cleared.clear_listed(client, &name).await.map(Response::new)
     }
@@ -149,14 +147,14 @@ impl Operator for Service {
     async fn count_routes(
         &self,
         request: Request<v1::CountRoutesRequest>,
-    ) -> Result<Response<v1::CountRoutesReply>, Status> {
+    ) -> Answer<v1::CountRoutesReply> {
         self.connection.client().count_routes(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_routes(
         &self,
         request: Request<v1::ListRoutesRequest>,
-    ) -> Result<Response<Self::ShowRoutesStream>, Status> {
+    ) -> Answer<Self::ShowRoutesStream> {
         let request = request.into_inner();
         self.check_vrf(&request.vrf)?;
         let mut client = self.connection.client();
@@ -177,21 +175,21 @@ impl Operator for Service {
     async fn audit_learned(
         &self,
         _: Request<v1::AuditLearnedRequest>,
-    ) -> Result<Response<v1::AuditLearnedReply>, Status> {
+    ) -> Answer<v1::AuditLearnedReply> {
         Ok(Response::new(self.learned.report().await))
     }
 
     async fn audit_tables(
         &self,
         _: Request<v1::AuditTablesRequest>,
-    ) -> Result<Response<v1::AuditTablesReply>, Status> {
+    ) -> Answer<v1::AuditTablesReply> {
         Ok(Response::new(tables::audit(&self.connection, &self.learned).await))
     }
 
     async fn show_route_sources(
         &self,
         _: Request<v1::ShowRouteSourcesRequest>,
-    ) -> Result<Response<v1::ShowRouteSourcesReply>, Status> {
+    ) -> Answer<v1::ShowRouteSourcesReply> {
         Ok(Response::new(v1::ShowRouteSourcesReply {
             route_sources: self.learned.show_route_sources().await,
         }))
@@ -200,63 +198,71 @@ impl Operator for Service {
     async fn show_neighbors(
         &self,
         request: Request<v1::ListNeighborsRequest>,
-    ) -> Result<Response<Self::ShowNeighborsStream>, Status> {
+    ) -> Answer<Self::ShowNeighborsStream> {
         self.connection.client().list_neighbors(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_nodes(
         &self,
         request: Request<v1::ListNodesRequest>,
-    ) -> Result<Response<v1::ListNodesReply>, Status> {
+    ) -> Answer<v1::ListNodesReply> {
         self.connection.client().list_nodes(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_drops(
         &self,
         request: Request<v1::ListDropsRequest>,
-    ) -> Result<Response<v1::ListDropsReply>, Status> {
+    ) -> Answer<v1::ListDropsReply> {
         self.connection.client().list_drops(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_punts(
         &self,
         request: Request<v1::ListPuntsRequest>,
-    ) -> Result<Response<Self::ShowPuntsStream>, Status> {
+    ) -> Answer<Self::ShowPuntsStream> {
         self.connection.client().list_punts(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_rules(
         &self,
         request: Request<v1::ListRulesRequest>,
-    ) -> Result<Response<v1::ListRulesReply>, Status> {
+    ) -> Answer<v1::ListRulesReply> {
         self.connection.client().list_rules(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn show_acls(&self, request: Request<v1::ShowAclsRequest>) -> Answer<v1::ShowAclsReply> {
+        self.acls(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn test_acl(&self, request: Request<v1::TestAclRequest>) -> Answer<v1::TestAclReply> {
+        self.test_access_lists(request.into_inner()).map(Response::new)
     }
 
     async fn show_workers(
         &self,
         request: Request<v1::ListWorkersRequest>,
-    ) -> Result<Response<v1::ListWorkersReply>, Status> {
+    ) -> Answer<v1::ListWorkersReply> {
         self.connection.client().list_workers(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_conservation(
         &self,
         request: Request<v1::GetConservationRequest>,
-    ) -> Result<Response<v1::Conservation>, Status> {
+    ) -> Answer<v1::Conservation> {
         self.connection.client().get_conservation(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_limits(
         &self,
         request: Request<v1::ListLimitsRequest>,
-    ) -> Result<Response<v1::ListLimitsReply>, Status> {
+    ) -> Answer<v1::ListLimitsReply> {
         self.connection.client().list_limits(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_state(
         &self,
         request: Request<v1::ShowStateRequest>,
-    ) -> Result<Response<v1::ShowStateReply>, Status> {
+    ) -> Answer<v1::ShowStateReply> {
         let v1::ShowStateRequest { path, routes } = request.into_inner();
         let json = state::json(&self.connection, &path, routes.map(|routes| routes as usize)).await;
         let json = json.map_err(|error| match error {
@@ -270,7 +276,7 @@ impl Operator for Service {
     async fn show_metrics(
         &self,
         _: Request<v1::ShowMetricsRequest>,
-    ) -> Result<Response<v1::ShowMetricsReply>, Status> {
+    ) -> Answer<v1::ShowMetricsReply> {
         let text = metrics::render(&self.connection).await;
         Ok(Response::new(v1::ShowMetricsReply { text }))
     }
@@ -285,101 +291,74 @@ impl Operator for Service {
     async fn start_trace(
         &self,
         request: Request<v1::StartTraceRequest>,
-    ) -> Result<Response<v1::StartTraceReply>, Status> {
+    ) -> Answer<v1::StartTraceReply> {
         let mut request = request.into_inner();
         request.filter =
             filter::of_interface(&self.connection, &request.interface, &request.expression).await?;
         self.connection.client().start_trace(request).await.map_err(failed)
     }
 
-    async fn show_trace(
-        &self,
-        request: Request<v1::GetTraceRequest>,
-    ) -> Result<Response<v1::GetTraceReply>, Status> {
+    async fn show_trace(&self, request: Request<v1::GetTraceRequest>) -> Answer<v1::GetTraceReply> {
         self.connection.client().get_trace(request.into_inner()).await.map_err(failed)
     }
 
     async fn clear_trace(
         &self,
         request: Request<v1::ClearTraceRequest>,
-    ) -> Result<Response<v1::ClearTraceReply>, Status> {
+    ) -> Answer<v1::ClearTraceReply> {
         self.connection.client().clear_trace(request.into_inner()).await.map_err(failed)
     }
 
-    async fn capture(
-        &self,
-        request: Request<v1::CaptureRequest>,
-    ) -> Result<Response<Self::CaptureStream>, Status> {
+    async fn capture(&self, request: Request<v1::CaptureRequest>) -> Answer<Self::CaptureStream> {
         capture::open(&self.connection, request.into_inner()).await.map(Response::new)
     }
 
-    async fn probe(
-        &self,
-        request: Request<v1::ProbeRequest>,
-    ) -> Result<Response<Self::ProbeStream>, Status> {
+    async fn probe(&self, request: Request<v1::ProbeRequest>) -> Answer<Self::ProbeStream> {
         let mut request = request.into_inner();
         request.vrf = one_vrf(request.vrf)?;
         self.check_vrf(&request.vrf)?;
         self.probes.start(&self.connection, request).await.map(Response::new)
     }
 
-    async fn edit(&self, it: Request<v1::EditRequest>) -> Result<Response<v1::EditReply>, Status> {
+    async fn edit(&self, it: Request<v1::EditRequest>) -> Answer<v1::EditReply> {
         self.edit_candidate(it).await.map(Response::new)
     }
 
-    async fn commit(
-        &self,
-        request: Request<v1::CommitRequest>,
-    ) -> Result<Response<v1::CommitReply>, Status> {
+    async fn commit(&self, request: Request<v1::CommitRequest>) -> Answer<v1::CommitReply> {
         Ok(Response::new(self.commit_candidate(request).await))
     }
 
-    async fn confirm(
-        &self,
-        request: Request<v1::ConfirmRequest>,
-    ) -> Result<Response<v1::CommitReply>, Status> {
+    async fn confirm(&self, request: Request<v1::ConfirmRequest>) -> Answer<v1::CommitReply> {
         Ok(Response::new(self.confirm_commit(request).await))
     }
 
-    async fn discard(
-        &self,
-        request: Request<v1::DiscardRequest>,
-    ) -> Result<Response<v1::EditReply>, Status> {
+    async fn discard(&self, request: Request<v1::DiscardRequest>) -> Answer<v1::EditReply> {
         Ok(Response::new(self.discard_candidate(request).await))
     }
 
-    async fn rollback(
-        &self,
-        request: Request<v1::RollbackRequest>,
-    ) -> Result<Response<v1::EditReply>, Status> {
+    async fn rollback(&self, request: Request<v1::RollbackRequest>) -> Answer<v1::EditReply> {
         Ok(Response::new(self.roll_back(request).await))
     }
 
     async fn show_configuration(
         &self,
         request: Request<v1::ShowConfigurationRequest>,
-    ) -> Result<Response<v1::ShowConfigurationReply>, Status> {
+    ) -> Answer<v1::ShowConfigurationReply> {
         Ok(Response::new(self.configuration(request.get_ref())))
     }
 
-    async fn compare(
-        &self,
-        request: Request<v1::CompareRequest>,
-    ) -> Result<Response<v1::CompareReply>, Status> {
+    async fn compare(&self, request: Request<v1::CompareRequest>) -> Answer<v1::CompareReply> {
         Ok(Response::new(self.compare_stores(request.get_ref())))
     }
 
     async fn show_history(
         &self,
         _: Request<v1::ShowHistoryRequest>,
-    ) -> Result<Response<v1::ShowHistoryReply>, Status> {
+    ) -> Answer<v1::ShowHistoryReply> {
         Ok(Response::new(self.history()))
     }
 
-    async fn lock(
-        &self,
-        request: Request<v1::LockRequest>,
-    ) -> Result<Response<Self::LockStream>, Status> {
+    async fn lock(&self, request: Request<v1::LockRequest>) -> Answer<Self::LockStream> {
         Ok(Response::new(self.take_lock(&request)))
     }
 }

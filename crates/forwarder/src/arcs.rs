@@ -7,6 +7,7 @@ use stoa_engine::Node;
 use stoa_engine::arc::{ArcHook, ArcSpec, FeatureArc, FeatureSpec};
 use stoa_engine::counters::OutOfMemory;
 
+use crate::acl;
 use crate::attributes::Attributes;
 use crate::attributes::interface_flags::{FEATURES, FEATURES_ETHERNET, FEATURES4, FEATURES6};
 use crate::ethernet::cross_connect;
@@ -51,6 +52,15 @@ const fn passive(
     before: &'static [&'static str],
 ) -> Feature {
     Feature { node: node(name, description, &[], make), after: &[], before }
+}
+
+/// A feature that applies access lists, and answers what they reject.
+const fn access_lists(
+    (name, description): (&'static str, &'static str),
+    (edges, make): (&'static [&'static str], Make),
+    (after, before): (&'static [&'static str], &'static [&'static str]),
+) -> Feature {
+    Feature { node: node(name, description, edges, make), after, before }
 }
 
 /// A feature that measures what an arc costs.
@@ -101,6 +111,12 @@ const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 reverse_path::make4,
                 &["ip4-policy"],
             ),
+            // Behind the reverse path check, so that forged senders cause no answers.
+            access_lists(
+                ("ip4-acl-input", "applies access lists to received IPv4 packets"),
+                (acl::EDGES4, acl::make_input4),
+                (&["ip4-reverse-path"], &["ip4-policy"]),
+            ),
             does_nothing("ip4-noop", noop::make_ip4),
             passive(
                 ("ip4-flow-hash", "asks for the flow of each packet: measures the cost"),
@@ -137,6 +153,12 @@ const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 ("ip6-reverse-path", "drops IPv6 packets that fail the reverse path check (uRPF)"),
                 reverse_path::make6,
                 &["ip6-policy"],
+            ),
+            // Behind the reverse path check, so that forged senders cause no answers.
+            access_lists(
+                ("ip6-acl-input", "applies access lists to received IPv6 packets"),
+                (acl::EDGES6, acl::make_input6),
+                (&["ip6-reverse-path"], &["ip6-policy"]),
             ),
             does_nothing("ip6-noop", noop::make_ip6),
             passive(
@@ -183,6 +205,12 @@ const ARCS: &[ArcSpec<Arc<Shared>>] = &[
         description: "IPv4 packets whose sending interface is known, before TTL and link-layer header",
         starts: &["ip4-rewrite"],
         features: &[
+            // Before redirects, which would advise the sender about a packet that does not pass.
+            access_lists(
+                ("ip4-acl-output", "applies access lists to IPv4 packets that are forwarded"),
+                (acl::EDGES4, acl::make_output4),
+                (&[], &["ip4-redirect"]),
+            ),
             passive(
                 (
                     "ip4-redirect",
@@ -200,6 +228,12 @@ const ARCS: &[ArcSpec<Arc<Shared>>] = &[
         description: "IPv6 packets whose sending interface is known, before hop limit and link-layer header",
         starts: &["ip6-rewrite"],
         features: &[
+            // Before redirects, which would advise the sender about a packet that does not pass.
+            access_lists(
+                ("ip6-acl-output", "applies access lists to IPv6 packets that are forwarded"),
+                (acl::EDGES6, acl::make_output6),
+                (&[], &["ip6-redirect"]),
+            ),
             passive(
                 (
                     "ip6-redirect",
@@ -360,23 +394,4 @@ impl Arcs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn features_are_switched_where_they_belong() {
-        let (arcs, attributes) = (Arcs::new().unwrap(), Attributes::new().unwrap());
-        for node in ["ethernet-noop", "ip4-noop", "ip6-noop", "ip-local-noop", "ip4-origin-noop"] {
-            arcs.set(&attributes, ROUTER, node, 1);
-            arcs.set(&attributes, 5, node, 1);
-        }
-        assert_eq!([ROUTER, 5, 6].map(|it| attributes.flags_of(it)), [FEATURES, FEATURES, 0]);
-        let off = |arc: &FeatureArc, it| arc.enabled(it) == 1 << arc.features().len();
-        assert!(off(&arcs.ip4_origin, 5) && off(&arcs.ip6_origin, ROUTER));
-        // Features of the whole router do not go with its first interface.
-        arcs.clear(&attributes, ROUTER);
-        assert!(!off(&arcs.ip4_origin, ROUTER) && off(&arcs.ip_local, ROUTER));
-        assert!(!off(&arcs.ip_local, 5) && !off(&arcs.ethernet_input, 5));
-        assert_eq!([ROUTER, 5].map(|it| attributes.flags_of(it)), [0, FEATURES]);
-    }
-}
+mod tests;

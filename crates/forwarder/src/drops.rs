@@ -146,6 +146,9 @@ reasons! {
     PuntLimited "punt-limited" "packets for the controller over the rate of their class";
     PuntQueue "punt-queue" "the queue of the class to the controller is full: the controller does not keep up";
     PuntUnsubscribed "punt-unsubscribed" "packets that a controller has asked for, while none takes them";
+    AclInput "acl-input" "refused by an access list of the receiving interface";
+    AclOutput "acl-output" "refused by an access list of the sending interface";
+    AclTruncated "acl-truncated" "an upper-layer header that is cut or malformed, so that rules cannot judge it (RFC 1858, RFC 7112)";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

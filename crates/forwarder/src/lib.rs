@@ -4,6 +4,7 @@
 //! [`control`] thread that implements the contract with the controller.
 #![deny(unsafe_code)]
 
+pub mod acl;
 pub mod addresses;
 pub mod arcs;
 pub mod attributes;

@@ -12,6 +12,7 @@ use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip4LpmTables, Ip6LpmReader, Ip6LpmTables};
 use stoa_tables::next_hop::{NextHopReader, Resolved};
 
+use crate::acl::AccessLists;
 use crate::addresses::Addresses;
 use crate::arcs::Arcs;
 use crate::attributes::{Attributes, REVERSE_PATH};
@@ -112,6 +113,8 @@ pub struct Shared {
     pub vrfs: Published<VrfTables>,
     /// Policy routing rules.
     pub policies: Published<Policies>,
+    /// Access lists of interfaces.
+    pub acls: Published<AccessLists>,
     /// Next hops of the routes of all VRFs.
     pub next_hops: NextHopReader,
     /// Adjacencies.
@@ -176,6 +179,7 @@ impl Shared {
             ip6,
             vrfs: Published::new(vrfs, quiescence),
             policies: Published::new(Policies::default(), quiescence),
+            acls: Published::new(AccessLists::default(), quiescence),
             next_hops,
             adjacencies,
             arcs: Arcs::new()?,

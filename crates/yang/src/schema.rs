@@ -23,11 +23,13 @@ const MODULES: &[(&str, &[&str])] = &[
     ("ietf-routing", &["multiple-ribs"]),
     ("ietf-ipv4-unicast-routing", &[]),
     ("ietf-ipv6-unicast-routing", &[]),
+    ("ietf-access-control-list", ACL_FEATURES),
     ("ietf-datastores", &[]),
     ("ietf-netconf-acm", &[]),
     ("ietf-restconf-monitoring", &[]),
     ("ietf-vrrp", &["validate-interval-errors", "validate-address-list-errors"]),
     ("ietf-yang-library", &[]),
+    ("stoa-acl", &[]),
     ("stoa-annotations", &[]),
     ("stoa-bfd", &[]),
     ("stoa-datastore", &[]),
@@ -41,6 +43,19 @@ const MODULES: &[(&str, &[&str])] = &[
     ("stoa-routing", &[]),
     ("stoa-system", &[]),
     ("stoa-vrf", &[]),
+];
+
+/// Matches on frames (`eth`) and counters by interface are not among them.
+const ACL_FEATURES: &[&str] = &[
+    "match-on-ipv4",
+    "match-on-ipv6",
+    "match-on-tcp",
+    "match-on-udp",
+    "match-on-icmp",
+    "ipv4",
+    "ipv6",
+    "acl-aggregate-stats",
+    "interface-attachment",
 ];
 
 /// Report all errors, not the first alone.

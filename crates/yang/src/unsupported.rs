@@ -16,6 +16,98 @@ const NODES: &[(&str, &str)] = &[
         "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/autoconf",
         "a router does not configure addresses from router advertisements",
     ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv4/ecn",
+        "access lists do not match ECN",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv4/length",
+        "stoa-acl:packet-length matches ranges of the length of both families",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv4/ttl",
+        "an option of the interface drops packets with a small TTL or hop limit",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv6/ecn",
+        "access lists do not match ECN",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv6/length",
+        "stoa-acl:packet-length matches ranges of the length of both families",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv6/ttl",
+        "an option of the interface drops packets with a small TTL or hop limit",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv4/ihl",
+        "access lists do not match the length of the IPv4 header",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv4/flags",
+        "stoa-acl:fragment matches fragments",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv4/offset",
+        "stoa-acl:fragment matches fragments",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv4/identification",
+        "access lists do not match the identification",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv6/flow-label",
+        "access lists do not match the flow label",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/tcp/sequence-number",
+        "access lists do not match sequence numbers",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/tcp/acknowledgement-number",
+        "access lists do not match sequence numbers",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/tcp/data-offset",
+        "access lists do not match the length of the TCP header",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/tcp/reserved",
+        "access lists do not match reserved bits",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/tcp/flags",
+        "RFC 8519 does not say whether other flags may be set; stoa-acl:tcp-flags does",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/tcp/window-size",
+        "access lists do not match the window",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/tcp/urgent-pointer",
+        "access lists do not match the urgent pointer",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/tcp/options",
+        "access lists do not match TCP options",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/udp/length",
+        "stoa-acl:packet-length matches ranges of the length of the IP packet",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/icmp/rest-of-header",
+        "access lists match the type and the code of ICMP only",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/egress-interface",
+        "an access list applies to the interfaces to which it is attached",
+    ),
+    (
+        "/ietf-access-control-list:acls/acl/aces/ace/matches/ingress-interface",
+        "an access list applies to the interfaces to which it is attached",
+    ),
 ];
 
 /// Whether a node of this name may be unsupported.

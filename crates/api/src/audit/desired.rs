@@ -42,6 +42,7 @@ pub fn desired<'a>(
         }
     }
     add_rules(&mut tally, &desired.rules);
+    desired.acl_rules.iter().for_each(|rule| entries::acl_rule(&mut tally, rule.clone()));
     add_punts(&mut tally, &desired.punts, punt_defaults);
     for route in routes {
         entries::static_route(&mut tally, route.clone());

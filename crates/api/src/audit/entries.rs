@@ -62,6 +62,11 @@ pub fn address(tally: &mut Tally, interface: &str, place: usize, (ip, length): (
     tally.add(Kind::Addresses, format!("{interface} {ip}/{length}"), &entry);
 }
 
+/// A rule of an access list.
+pub fn acl_rule(tally: &mut Tally, rule: v1::AclRule) {
+    tally.add(Kind::AclRules, format!("{} {}", rule.acl, rule.name), &rule);
+}
+
 /// The settings of a plugin at an interface.
 pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8]) {
     tally.add(Kind::Plugins, format!("{interface} {plugin}"), &settings.to_vec());

@@ -29,6 +29,7 @@ pub(super) fn difference(
         logging,
         rules,
         multipath,
+        acl_rules,
     } = new;
     let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
     // Configurations share interfaces and routes that have not changed.
@@ -40,6 +41,7 @@ pub(super) fn difference(
         changes(all(&held.neighbors), all(neighbors), |it| (&it.interface, &it.address));
     let vrfs = changes(all(&held.vrfs), all(vrfs), |it| &it.name);
     let punts = changes(all(&held.punts), all(punts), |it| &it.class);
+    let acl_rules = changes(all(&held.acl_rules), all(acl_rules), |it| (&it.acl, &it.name));
     let all_rules = || v1::Rules { rules: rules.clone() };
     DesiredChange {
         generation: 0,
@@ -53,12 +55,15 @@ pub(super) fn difference(
         }),
         removed_vrfs: vrfs.removed(|it| it.name.clone()),
         removed_punts: punts.removed(|it| it.class.clone()),
+        removed_acl_rules: acl_rules
+            .removed(|it| v1::AclRuleKey { acl: it.acl.clone(), name: it.name.clone() }),
         ports: ports.set(),
         interfaces: interfaces.set(),
         routes: routes.set(),
         neighbors: neighbors.set(),
         vrfs: vrfs.set(),
         punts: punts.set(),
+        acl_rules: acl_rules.set(),
         // One that is absent in a whole state has the default limits.
         reassembly: (held.reassembly != *reassembly).then(|| reassembly.unwrap_or_default()),
         logging: logging.clone().filter(|_| held.logging != *logging),

@@ -12,7 +12,7 @@ use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
 use crate::{
-    bfd, cross_connects, host_interfaces, logging, management, policy, punts, route_sources,
+    acl, bfd, cross_connects, host_interfaces, logging, management, policy, punts, route_sources,
     router_advertisement, test_sequences, tunnels, vrrp, workers,
 };
 
@@ -28,6 +28,7 @@ static CAPABILITIES: &[&dyn Capability] = &[
     &cross_connects::CrossConnects,
     &bfd::Bfd,
     &policy::PolicyRouting,
+    &acl::AccessLists,
     &vrrp::Vrrp,
     &router_advertisement::RouterAdvertisements,
     &test_sequences::TEST_SEQUENCES,

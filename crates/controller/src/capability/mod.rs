@@ -116,6 +116,8 @@ pub struct Facts<'a> {
     pub punts: Option<&'a [v1::PuntState]>,
     /// The rules of policy routing.
     pub rules: Option<&'a [v1::RuleState]>,
+    /// The rules of access lists.
+    pub acls: Option<&'a [v1::AclRuleState]>,
     /// Drops by reason.
     pub drops: Option<&'a [v1::DropState]>,
     /// The workers.

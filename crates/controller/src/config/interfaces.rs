@@ -160,6 +160,7 @@ fn one(
         cross_connect: String::new(),
         bfd: Vec::new(),
         plugins: Vec::new(),
+        acls: None,
     }
 }
 

@@ -97,6 +97,7 @@ pub(crate) fn translate(
         limits: Some(model.system.limits),
         logging: None,
         rules: Vec::new(),
+        acl_rules: Vec::new(),
     };
     let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
     let management = Management::default();

@@ -3,6 +3,7 @@
 //! It is parsed from the output of libyang: all defaults are present and all values in range. Leaves that mean the same
 //! to the forwarder are fields of its messages (`of`), which the contract names after the leaves.
 
+mod acl;
 mod bfd;
 mod hosts;
 mod logging;
@@ -12,6 +13,7 @@ mod ports;
 pub mod route_sources;
 mod system;
 
+pub use acl::*;
 pub use bfd::*;
 pub use hosts::*;
 pub use logging::*;
@@ -40,6 +42,8 @@ pub struct Model {
     pub vrfs: Vrfs,
     #[serde(rename = "stoa-management:management")]
     pub management: management::Management,
+    #[serde(rename = "ietf-access-control-list:acls")]
+    pub acls: Acls,
     #[serde(rename = "ietf-netconf-acm:nacm")]
     pub access: management::Access,
 }

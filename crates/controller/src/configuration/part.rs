@@ -53,6 +53,15 @@ impl ChangedPart<'_> {
     pub(crate) fn has_own_leafs_only(&self) -> bool {
         self.paths.iter().all(|path| is_own_leaf(path))
     }
+
+    /// Whether it changes where access lists are attached. An interface that loses its attachment point is not in the
+    /// part, which has the interfaces that it still refers to.
+    fn attaches_access_lists(&self) -> bool {
+        self.paths.iter().any(|path| {
+            let rest = path.strip_prefix("/ietf-access-control-list:acls");
+            rest.is_some_and(|rest| !rest.starts_with("/acl["))
+        })
+    }
 }
 
 impl Configuration {
@@ -63,6 +72,9 @@ impl Configuration {
         bulk: Bulk,
         part: ChangedPart<'_>,
     ) -> Option<Configuration> {
+        if bulk.interfaces && part.attaches_access_lists() {
+            return None;
+        }
         let changed = match bulk.interfaces && part.has_own_leafs_only() {
             true => self.with_leafs(part)?,
             false => self.with_translated(bulk, part)?,

@@ -10,6 +10,7 @@ use stoa_yang::error::{ValidationError, ValidationErrors};
 
 use super::author::{AccessPath, Author, Credential};
 use super::refusal::Refusal;
+use crate::acl::{Packet, evaluate, point_path};
 use crate::apply::ForwarderConnection;
 use crate::config::management::{self, Action, Https, Management, User};
 use crate::config::{Interfaces, interface_path};
@@ -23,6 +24,7 @@ const FIX: &str = "Change the candidate and use a confirmed commit (`confirm-wit
 struct AccessSettings<'a> {
     management: &'a Management,
     interfaces: &'a Interfaces,
+    configuration: &'a Configuration,
 }
 
 impl<'a> AccessSettings<'a> {
@@ -30,6 +32,7 @@ impl<'a> AccessSettings<'a> {
         AccessSettings {
             management: &configuration.management,
             interfaces: &configuration.interfaces,
+            configuration,
         }
     }
 }
@@ -71,7 +74,8 @@ fn lost(
         server(&old.https, &new.https, path.local).into_iter().for_each(&mut add);
         user(name, credential, old, new).into_iter().for_each(&mut add);
     }
-    interface(before.interfaces, after.interfaces, path.local.ip()).into_iter().for_each(add);
+    interface(before.interfaces, after.interfaces, path.local.ip()).into_iter().for_each(&mut add);
+    access_list(path, before.configuration, after.configuration).into_iter().for_each(add);
     errors.into_vec()
 }
 
@@ -177,6 +181,44 @@ fn user(
         lost.push((path, format!("{name} {what}")));
     }
     lost
+}
+
+// ===== the access lists =====
+
+/// The input list that would drop the author's session, at the interface that has the local address. A session that
+/// comes in by another interface, or that lists drop already, is not checked.
+fn access_list(
+    path: &AccessPath,
+    before: &Configuration,
+    after: &Configuration,
+) -> Option<(String, String)> {
+    let (local, peer) = (path.local, path.peer?);
+    let interface = after.interfaces.iter().find(|it| has(it, local.ip()))?;
+    let of = v1::TestAclRequest {
+        interface: interface.name.clone(),
+        direction: "in".to_owned(),
+        protocol: 6,
+        // The client's port is another one next time.
+        source_port: 49_152,
+        destination_port: local.port().into(),
+        tcp_flags: 16,
+        hop_limit: 64,
+        ..v1::TestAclRequest::default()
+    };
+    let packet = Packet { source: peer, destination: local.ip(), of };
+    let passes = |configuration: &Configuration| {
+        evaluate(configuration, &packet).map_or(true, |verdict| verdict.action == "accept")
+    };
+    if peer.is_ipv4() != local.is_ipv4() || !passes(before) || passes(after) {
+        return None;
+    }
+    let verdict = evaluate(after, &packet).ok()?;
+    let by = match verdict.rule.as_str() {
+        "" => "no rule of the access lists accepts".to_owned(),
+        rule => format!("the rule {rule} of the access list {} drops", verdict.acl),
+    };
+    let cause = format!("{by} packets from {peer} to {local}");
+    Some((format!("{}/ingress", point_path(&interface.name)), cause))
 }
 
 // ===== the interface =====

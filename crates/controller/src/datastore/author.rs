@@ -1,6 +1,6 @@
 //! The author of a change, and the client in use.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A datastore (RFC 8342).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub enum Credential {
 pub struct AccessPath {
     /// The local address and port of the connection.
     pub local: SocketAddr,
+    /// The other end; `None`: unknown.
+    pub peer: Option<IpAddr>,
     /// `None`: the client does not use the HTTPS server, but SSH for example.
     pub credential: Option<Credential>,
 }

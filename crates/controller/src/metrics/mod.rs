@@ -89,6 +89,7 @@ impl Collector for Scrape {
                 interfaces: &operational.interfaces,
                 punts: Some(&operational.punts),
                 rules: Some(&operational.rules),
+                acls: Some(&operational.acls),
                 drops: Some(&operational.drops),
                 workers: Some(&operational.workers),
                 ..own

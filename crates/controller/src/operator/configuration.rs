@@ -48,7 +48,7 @@ fn author<T>(request: &Request<T>, caller: Option<&v1::Caller>) -> Author {
 /// The connection of a remote shell. No commit can cut off the Unix socket itself.
 fn access_path(local_address: &str) -> Option<AccessPath> {
     let local: std::net::IpAddr = local_address.parse().ok()?;
-    Some(AccessPath { local: (local, 0).into(), credential: None })
+    Some(AccessPath { local: (local, 0).into(), peer: None, credential: None })
 }
 
 fn store(number: i32) -> Store {

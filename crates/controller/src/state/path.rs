@@ -41,6 +41,7 @@ fn request(path: &str) -> StateRequest {
         "interfaces" => interfaces(second, steps.next()),
         "routing" => routing(second, steps.next()),
         "forwarder" => forwarder(second),
+        "acls" => StateRequest::of(&[StateSection::Acls]),
         "vrrp" => StateRequest::of(&[StateSection::Interfaces, StateSection::Drops]),
         _ => StateRequest::of(&[]),
     }

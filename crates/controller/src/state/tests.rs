@@ -132,6 +132,7 @@ fn sample() -> OperationalState {
             rules: Vec::new(),
         }),
         rules: Vec::new(),
+        acls: Vec::new(),
         route_sources: vec![
             (
                 "stoa-routing:fpm",

@@ -1,6 +1,7 @@
 //! A forwarder without packets: it records what it receives, answers from that, and refuses or terminates on
 //! request of a test.
 
+mod change;
 pub mod learned;
 mod served;
 
@@ -16,6 +17,7 @@ use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
 use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status};
 
+use change::changed;
 use served::Served;
 
 /// Takes entries out of a desired state.
@@ -103,38 +105,6 @@ impl Instance {
     }
 }
 
-/// Carries out the changes of one kind of objects.
-fn change<T, K: PartialEq>(held: &mut Vec<T>, set: Vec<T>, removed: &[K], key: impl Fn(&T) -> K) {
-    held.retain(|object| !removed.contains(&key(object)));
-    for new in set {
-        match held.iter_mut().find(|object| key(object) == key(&new)) {
-            Some(object) => *object = new,
-            None => held.push(new),
-        }
-    }
-}
-
-fn changed(mut held: Desired, new: v1::DesiredChange) -> Desired {
-    change(&mut held.ports, new.ports, &new.removed_ports, |it| it.interface.clone());
-    change(&mut held.interfaces, new.interfaces, &new.removed_interfaces, |it| it.name.clone());
-    change(&mut held.vrfs, new.vrfs, &new.removed_vrfs, |it| it.name.clone());
-    change(&mut held.punts, new.punts, &new.removed_punts, |it| it.class.clone());
-    let key = |it: &v1::Route| v1::RouteKey { vrf: it.vrf.clone(), prefix: it.prefix.clone() };
-    change(&mut held.routes, new.routes, &new.removed_routes, key);
-    let key = |it: &v1::Neighbor| v1::NeighborKey {
-        interface: it.interface.clone(),
-        address: it.address.clone(),
-    };
-    change(&mut held.neighbors, new.neighbors, &new.removed_neighbors, key);
-    held.reassembly = new.reassembly.or(held.reassembly);
-    held.multipath = new.multipath.or(held.multipath);
-    held.logging = new.logging.or(held.logging);
-    held.workers = new.workers.or(held.workers);
-    held.limits = new.limits.or(held.limits);
-    held.rules = new.rules.map_or(held.rules, |rules| rules.rules);
-    held
-}
-
 type Answers<T> = std::pin::Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 fn answers<T: Send + 'static>(list: Vec<T>) -> Response<Answers<T>> {
@@ -146,6 +116,7 @@ impl Forwarder for Instance {
     type ListRoutesStream = Answers<v1::RouteState>;
     type ListNeighborsStream = Answers<v1::NeighborState>;
     type ListPuntsStream = Answers<v1::ListPuntsReply>;
+    type ListAclRulesStream = Answers<v1::AclRuleState>;
     type CaptureStream = Answers<v1::CaptureReply>;
 
     async fn hello(
@@ -299,6 +270,22 @@ impl Forwarder for Instance {
         let rule = Some(v1::Rule { family: 4, priority: 100, ..v1::Rule::default() });
         let state = v1::RuleState { rule, packets: 7, bytes: 700 };
         Ok(Response::new(v1::ListRulesReply { rules: vec![state] }))
+    }
+
+    async fn list_acl_rules(
+        &self,
+        request: Request<v1::ListAclRulesRequest>,
+    ) -> Result<Response<Self::ListAclRulesStream>, Status> {
+        let (held, only) = (self.held.lock().unwrap(), request.into_inner().acl);
+        let asked = held.acl_rules.iter().filter(|it| only.is_empty() || it.acl == only);
+        let state = |(at, rule): (usize, &v1::AclRule)| v1::AclRuleState {
+            rule: Some(rule.clone()),
+            packets: 7,
+            bytes: 700,
+            last_hit_unix_s: 951_782_400,
+            position: at as u32 + 1,
+        };
+        Ok(answers(asked.enumerate().map(state).collect()))
     }
 
     async fn list_punts(

@@ -391,6 +391,7 @@ impl ForwarderState {
             all.routes.entry(state.name.clone()).or_default().extend(keys);
         }
         all.rules = Some(std::collections::BTreeMap::new());
+        all.acl_rules = self.all_acl_rules(desired);
         all
     }
 }

@@ -220,6 +220,7 @@ capabilities! {
     multipath: super::multipath::Multipath,
     origin_features: super::output_features::OriginFeatures,
     policy: super::policy::ActiveRules,
+    acl: super::acl::AccessListState,
     neighbors: super::neighbors::Neighbors,
     learned: super::learned::Learned,
     rows: super::rows::Tables,

@@ -57,6 +57,11 @@ impl Limits {
     /// Checks that rules and routes fit; on an error, returns the path and the reason.
     pub(super) fn check(&self, held: &Held) -> Result<(), (String, TableFull)> {
         let desired = held.desired();
+        let rules = desired.acl_rules.len();
+        if rules > crate::acl::RULES {
+            let reason = format!("{rules} rules are more than {}", crate::acl::RULES);
+            return Err(("access lists".to_owned(), TableFull::of(Table::AclRules, reason)));
+        }
         let vrfs = desired.vrfs.len() + 1;
         if vrfs > VRFS {
             let reason = format!("{vrfs} VRFs are more than {VRFS}, the default one among them");
@@ -143,10 +148,14 @@ pub enum Table {
     Vrfs,
     /// Policy-routing rules of one VRF and family.
     Rules,
+    /// Rules of all access lists.
+    AclRules,
+    /// The same, for each interface, direction and family whose lists differ from those of others.
+    AclCompiled,
 }
 
 /// Number of tables.
-const TABLES: usize = 10;
+const TABLES: usize = 12;
 
 impl Table {
     /// Its name in `stoa show limits`, which is the name of its setting if it has one.
@@ -162,13 +171,19 @@ impl Table {
             Self::Interfaces => "interfaces",
             Self::Vrfs => "vrfs",
             Self::Rules => "rules-fullest",
+            Self::AclRules => "acl-rules",
+            Self::AclCompiled => "acl-rules-compiled",
         }
     }
 
     /// What an operator does when the limit is reached.
     pub fn fix(self) -> String {
         match self {
-            Self::Interfaces | Self::Vrfs | Self::Rules => {
+            Self::AclCompiled => {
+                "This limit is fixed: attach the same lists in the same order to several interfaces, or use fewer rules."
+                    .to_owned()
+            }
+            Self::Interfaces | Self::Vrfs | Self::Rules | Self::AclRules => {
                 "This limit is fixed: use fewer, or distribute them over several routers.".to_owned()
             }
             Self::InterfaceNeighbors => {
@@ -266,6 +281,8 @@ impl ForwarderState {
             (Table::Interfaces, (interfaces, INTERFACES)),
             (Table::Vrfs, (self.vrfs.len(), VRFS)),
             (Table::Rules, (self.capabilities.policy.fullest(), RULES)),
+            (Table::AclRules, (self.capabilities.acl.rules(), crate::acl::RULES)),
+            (Table::AclCompiled, (self.capabilities.acl.compiled(), crate::acl::COMPILED)),
         ];
         let table = |(table, (used, limit)): (Table, (usize, usize))| LimitState {
             name: table.name().to_owned(),

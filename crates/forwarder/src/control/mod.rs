@@ -1,6 +1,7 @@
 //! The control thread: applies the desired state, writes the tables, and services ports and neighbours.
 //! Workers never wait for it.
 
+mod acl;
 mod advertising;
 mod apply;
 mod apply_ports;

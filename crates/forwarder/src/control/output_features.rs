@@ -9,9 +9,14 @@ use super::forwarder_state::ForwarderState;
 use crate::arcs::ROUTER;
 use crate::plugin;
 
-/// The nodes of output features, and their arguments at an interface; 0: off.
-fn output_features(desired: &desired::Interface) -> impl Iterator<Item = (&'static str, u32)> {
+/// The nodes of output features, and their arguments at an interface; 0: off. `acls` are those of access lists.
+fn output_features(
+    desired: &desired::Interface,
+    acls: (u32, u32),
+) -> impl Iterator<Item = (&'static str, u32)> {
     let of_this_tree = [
+        ("ip4-acl-output", acls.0),
+        ("ip6-acl-output", acls.1),
         ("ip4-redirect", desired.ip4.options.redirects.into()),
         ("ip6-redirect", desired.ip6.options.redirects.into()),
         ("ip4-output-noop", desired.noop_output.into()),
@@ -54,7 +59,7 @@ impl ForwarderState {
     /// Switches the output features of an interface. Its adjacencies follow when they are written: on a
     /// change of its settings, all of them are.
     pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {
-        for (node, argument) in output_features(desired) {
+        for (node, argument) in output_features(desired, self.acl_output_arguments(&desired.acls)) {
             self.shared.set_feature(index, node, argument);
         }
     }
@@ -72,7 +77,8 @@ impl ForwarderState {
             [of_family, &arcs.port_output].iter().any(|arc| arc.features().contains(&node))
         };
         is_sent_at_once(kind)
-            && output_features(desired).any(|(node, argument)| argument != 0 && meets(node))
+            && output_features(desired, self.acl_output_arguments(&desired.acls))
+                .any(|(node, argument)| argument != 0 && meets(node))
     }
 
     /// Whether packets meet output features on their way to an adjacency of an interface. One that waits

@@ -146,6 +146,20 @@ impl Service {
         self.send_pages(0, page, sender).await;
     }
 
+    /// Sends the rules of access lists, or of the list `only`.
+    pub(super) async fn list_acl_rules_to(
+        &self,
+        only: String,
+        sender: &Sender<Result<v1::AclRuleState, Status>>,
+    ) {
+        let first = (only.clone(), (only, 0));
+        let page = |state: &mut ForwarderState, (only, from): (String, (String, usize))| {
+            let (rules, next) = state.list_acl_rules(&only, from);
+            (rules, next.map(|next| (only, next)))
+        };
+        self.send_pages(first, page, sender).await;
+    }
+
     /// Sends routes.
     pub(super) async fn list_routes_to(
         &self,

@@ -314,6 +314,18 @@ impl Contract for Service {
         Ok(Response::new(v1::ListRulesReply { rules }))
     }
 
+    type ListAclRulesStream = ReceiverStream<Result<v1::AclRuleState, Status>>;
+
+    async fn list_acl_rules(
+        &self,
+        request: tonic::Request<v1::ListAclRulesRequest>,
+    ) -> Answer<Self::ListAclRulesStream> {
+        let (sender, receiver) = tokio::sync::mpsc::channel(PAGE);
+        let (service, only) = (self.clone(), request.into_inner().acl);
+        tokio::spawn(async move { service.list_acl_rules_to(only, &sender).await });
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+
     async fn list_workers(
         &self,
         _: tonic::Request<v1::ListWorkersRequest>,

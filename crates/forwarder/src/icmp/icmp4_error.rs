@@ -10,6 +10,7 @@ use stoa_wire::{ipv4, protocol};
 
 use super::IcmpCause;
 use super::error_node::{ErrorNode, Refused};
+use crate::acl::reset::reset4;
 use crate::addresses::Addresses;
 use crate::drops::Drop;
 use crate::shared::Shared;
@@ -47,6 +48,15 @@ fn answer(
     if !icmp4::may_answer(&view) {
         return Err(Drop::IcmpNotAllowed);
     }
+    let is_whole_tcp = view.header().protocol == protocol::TCP && !view.header().is_fragment();
+    if cause.is_of_acl() && is_whole_tcp {
+        let reset = reset4(&view).ok_or_else(|| cause.drop(true))?;
+        if !shared.policers.admit(cx, cause.class(), vector.rx_if[lane]) {
+            return Err(Drop::IcmpLimited);
+        }
+        refused.replace(cx, &reset, cause.drop(true));
+        return Ok(());
+    }
     let source = addresses.source4(vector.rx_if[lane]).ok_or(Drop::NoAddress)?;
     if !shared.policers.admit(cx, cause.class(), vector.rx_if[lane]) {
         return Err(Drop::IcmpLimited);
@@ -74,9 +84,10 @@ fn error(cause: IcmpCause) -> Error {
         | IcmpCause::LinkDown
         | IcmpCause::Neighbor
         | IcmpCause::BeyondScope => Error::Unreachable(Unreachable::Host),
-        IcmpCause::Prohibited | IcmpCause::RuleProhibited => {
-            Error::Unreachable(Unreachable::Prohibited)
-        }
+        IcmpCause::Prohibited
+        | IcmpCause::RuleProhibited
+        | IcmpCause::AclInput
+        | IcmpCause::AclOutput => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::FragmentationNeeded { mtu },
         IcmpCause::Protocol | IcmpCause::NextHeader(_) => Error::Unreachable(Unreachable::Protocol),

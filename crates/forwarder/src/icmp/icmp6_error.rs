@@ -13,6 +13,7 @@ use stoa_wire::{ipv6, protocol};
 
 use super::IcmpCause;
 use super::error_node::{ErrorNode, Refused};
+use crate::acl::reset::reset6;
 use crate::addresses::Addresses;
 use crate::drops::Drop;
 use crate::shared::Shared;
@@ -47,6 +48,16 @@ fn answer(
         return Err(Drop::IcmpNotAllowed);
     }
     let interface = vector.rx_if[lane];
+    let is_whole = upper.as_ref().filter(|upper| upper.fragment.is_none());
+    let segment = is_whole.filter(|upper| upper.protocol == protocol::TCP);
+    if let Some(segment) = segment.filter(|_| cause.is_of_acl()) {
+        let reset = reset6(&view, segment.payload).ok_or_else(|| cause.drop(false))?;
+        if !shared.policers.admit(cx, cause.class(), interface) {
+            return Err(Drop::IcmpLimited);
+        }
+        refused.replace(cx, &reset, cause.drop(false));
+        return Ok(());
+    }
     let asked = asked_address(&view, interface, (shared, cx.reader), addresses);
     let to_link = view.source().is_unicast_link_local();
     let own = addresses.of(interface).and_then(|own| own.link_local).filter(|_| to_link);
@@ -90,9 +101,10 @@ fn error(cause: IcmpCause, pointer: u32) -> Error {
         IcmpCause::Unreachable => Error::Unreachable(Unreachable::RejectRoute),
         IcmpCause::LinkDown | IcmpCause::Neighbor => Error::Unreachable(Unreachable::Address),
         IcmpCause::BeyondScope => Error::Unreachable(Unreachable::BeyondScope),
-        IcmpCause::Prohibited | IcmpCause::RuleProhibited => {
-            Error::Unreachable(Unreachable::Prohibited)
-        }
+        IcmpCause::Prohibited
+        | IcmpCause::RuleProhibited
+        | IcmpCause::AclInput
+        | IcmpCause::AclOutput => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
         IcmpCause::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },

@@ -49,6 +49,10 @@ pub enum IcmpCause {
     RuleUnreachable,
     /// Policy routing rule with action prohibit.
     RuleProhibited,
+    /// Rejected by an input access list.
+    AclInput,
+    /// Rejected by an output access list.
+    AclOutput,
 }
 
 impl IcmpCause {
@@ -56,6 +60,11 @@ impl IcmpCause {
     /// discovery alone.
     pub fn class(self) -> Class {
         if matches!(self, Self::TooBig(_)) { Class::TooBig } else { Class::Error }
+    }
+
+    /// Whether an access list rejects the packet: TCP segments get a reset.
+    pub fn is_of_acl(self) -> bool {
+        matches!(self, Self::AclInput | Self::AclOutput)
     }
 
     /// The value in the column.
@@ -80,6 +89,8 @@ impl IcmpCause {
             Self::Reassembly => 15,
             Self::RuleUnreachable => 16,
             Self::RuleProhibited => 17,
+            Self::AclInput => 18,
+            Self::AclOutput => 19,
         }
     }
 
@@ -104,6 +115,8 @@ impl IcmpCause {
             15 => Self::Reassembly,
             16 => Self::RuleUnreachable,
             17 => Self::RuleProhibited,
+            18 => Self::AclInput,
+            19 => Self::AclOutput,
             _ => Self::NoRoute,
         }
     }
@@ -130,6 +143,8 @@ impl IcmpCause {
             Self::Reassembly => pick(Drop::Ip4ReassemblyTimeout, Drop::Ip6ReassemblyTimeout),
             Self::RuleUnreachable => Drop::RuleUnreachable,
             Self::RuleProhibited => Drop::RuleProhibited,
+            Self::AclInput => Drop::AclInput,
+            Self::AclOutput => Drop::AclOutput,
         }
     }
 }
@@ -159,6 +174,8 @@ mod tests {
             IcmpCause::Reassembly,
             IcmpCause::RuleUnreachable,
             IcmpCause::RuleProhibited,
+            IcmpCause::AclInput,
+            IcmpCause::AclOutput,
         ];
         for cause in all {
             assert_eq!(IcmpCause::of(cause.code()), cause);

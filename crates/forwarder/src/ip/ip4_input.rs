@@ -17,6 +17,7 @@ use super::ip4_punt::punt_class;
 use super::ip4_validate::{self, Validated};
 use super::lookup::Lookup;
 use super::{ERROR, LOCAL, REWRITE, are_featured, follow, follow_all, follow_some};
+use crate::acl;
 use crate::arcs::{self, IP4_INPUT};
 use crate::attributes::interface_flags::{FEATURES4, FORWARD4, IN_VRF, IP4};
 use crate::drops::Drop;
@@ -35,9 +36,10 @@ const DECIDING: u32 = IP4 | FORWARD4 | FEATURES4;
 const PLAIN: u32 = IP4 | FORWARD4;
 
 /// Makes the node of one worker.
-pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+pub fn make(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
     Box::new(Ip4Input {
         shared: shared.clone(),
+        worker,
         hook: arcs::hook(IP4_INPUT, "ip4-input"),
         validated: Validated::new(),
         attributes: Column::of(0),
@@ -49,6 +51,7 @@ pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
 
 struct Ip4Input {
     shared: Arc<Shared>,
+    worker: usize,
     hook: ArcHook,
     validated: Validated,
     attributes: Column<u32>,
@@ -235,7 +238,14 @@ impl Ip4Input {
         if self.validated.is_exception(lane) {
             let packet = match ip4_validate::check(vector.bytes(lane)) {
                 Ok(packet) => packet,
-                Err(reason) => return self.not_unicast(reader, vector, lane, (reason, line)),
+                Err(reason) => {
+                    let next = self.not_unicast(reader, vector, lane, (reason, line));
+                    if line & FEATURES4 == 0 {
+                        return next;
+                    }
+                    let place = (shared, reader, self.worker);
+                    return acl::beside_arc4(place, (vector, lane), (next, ERROR));
+                }
             };
             vector.length[lane] = packet.length;
             if let Some(cause) = ip4_options::fault(vector.bytes(lane)) {

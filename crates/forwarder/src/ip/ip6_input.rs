@@ -14,6 +14,7 @@ use stoa_wire::{ipv6, vrrp};
 use super::ip6_validate::{self, Scope, Validated, check};
 use super::lookup::Lookup;
 use super::{ERROR, LOCAL, REWRITE, are_featured, follow, follow_all, follow_some};
+use crate::acl;
 use crate::addresses::Addresses;
 use crate::arcs::{self, IP6_INPUT};
 use crate::attributes::interface_flags::{ADVERTISE6, FEATURES6, FORWARD6, IN_VRF, IP6, VRRP6};
@@ -33,9 +34,10 @@ const DECIDING: u32 = IP6 | FORWARD6 | FEATURES6;
 const FORWARDING: u32 = IP6 | FORWARD6;
 
 /// Makes the node of one worker.
-pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+pub fn make(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
     Box::new(Ip6Input {
         shared: shared.clone(),
+        worker,
         hook: arcs::hook(IP6_INPUT, "ip6-input"),
         validated: Validated::new(),
         attributes: Column::of(0),
@@ -47,6 +49,7 @@ pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
 
 struct Ip6Input {
     shared: Arc<Shared>,
+    worker: usize,
     hook: ArcHook,
     validated: Validated,
     attributes: Column<u32>,
@@ -122,8 +125,9 @@ impl Ip6Input {
             return self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
         }
         let shared = &*self.shared;
-        let tables =
-            Tables { shared, hook: self.hook, addresses: shared.addresses.read(reader), reader };
+        let addresses = shared.addresses.read(reader);
+        let (hook, worker) = (self.hook, self.worker);
+        let tables = Tables { shared, hook, addresses, reader, worker };
         for lane in others.iter() {
             let is_exception = self.validated.is_exception(lane);
             let destination = &mut self.validated.destination[lane];
@@ -168,6 +172,7 @@ struct Tables<'a> {
     hook: ArcHook,
     addresses: &'a Addresses,
     reader: &'a Reader,
+    worker: usize,
 }
 
 /// Checks one lane: its next node, or [`PLAIN`].
@@ -188,7 +193,15 @@ fn check_lane(
     let line = shared.attributes.flags_of(vector.rx_if[lane]);
     let fast_path =
         vector.flags[lane] == 0 && packet.scope == Scope::Global && line & DECIDING == FORWARDING;
-    if fast_path { PLAIN } else { slow_path(tables, vector, lane, (packet.scope, line)) }
+    if fast_path {
+        return PLAIN;
+    }
+    let next = slow_path(tables, vector, lane, (packet.scope, line));
+    if line & FEATURES6 == 0 || !matches!(next, LOCAL | HOST_INTERFACE) {
+        return next;
+    }
+    let place = (shared, tables.reader, tables.worker);
+    acl::beside_arc6(place, (vector, lane), (next, ERROR))
 }
 
 /// A lane that is not on the fast path.
@@ -200,7 +213,7 @@ fn slow_path(
     lane: usize,
     (scope, line): (Scope, u32),
 ) -> u16 {
-    let Tables { shared, hook, addresses, reader } = *tables;
+    let Tables { shared, hook, addresses, reader, worker: _ } = *tables;
     if line & IP6 == 0 {
         return Drop::Ip6Disabled.next();
     }

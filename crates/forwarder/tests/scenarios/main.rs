@@ -1,6 +1,7 @@
 //! Scenarios of a complete forwarder without root privileges: received frames, sent frames and changed
 //! counters.
 
+mod acl;
 mod address_conflicts;
 mod advertising;
 mod all_features;

@@ -204,8 +204,12 @@ pub fn author(extensions: &http::Extensions, identity: &Identity, client: Client
         Proof::Certificate => datastore::Credential::Certificate,
     };
     let local = extensions.get::<Local>();
-    let way =
-        local.map(|Local(local)| datastore::AccessPath { local: *local, credential: Some(proof) });
+    let peer = extensions.get::<Peer>().map(|peer| peer.address);
+    let way = local.map(|Local(local)| datastore::AccessPath {
+        local: *local,
+        peer,
+        credential: Some(proof),
+    });
     Author::new(identity.name.clone(), client).with_access_path(way)
 }
 

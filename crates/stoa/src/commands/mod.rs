@@ -1,5 +1,6 @@
 //! The commands: one file each, one line each in the list below.
 
+mod acl;
 mod activate;
 mod annotate;
 mod bench;
@@ -112,6 +113,7 @@ commands! {
     Traceroute traceroute,
     Trace trace,
     Capture capture,
+    Acl acl,
     Doctor doctor,
     Demo demo,
     Bench bench,

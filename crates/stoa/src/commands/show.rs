@@ -15,8 +15,8 @@ use crate::operator::{Client, SocketArgument, block_on};
 use crate::plugin;
 use crate::show::neighbors::Selection;
 use crate::show::{
-    bfd, clock, configuration, conservation, drops, interface, interfaces, limits, log, metrics,
-    neighbors, nodes, punts, route_sources, rules, state, tables, version, vrrp, workers,
+    acl, bfd, clock, configuration, conservation, drops, interface, interfaces, limits, log,
+    metrics, neighbors, nodes, punts, route_sources, rules, state, tables, version, vrrp, workers,
 };
 use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
 
@@ -90,6 +90,12 @@ enum Topic {
     Audit,
     /// Policy routing rules: match, action and hits
     Rules,
+    /// Access lists: rules with hits, and where they are attached
+    Acl {
+        /// Only this list
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Neighbours: ARP and neighbour discovery
     #[command(alias = "neighbours")]
     Neighbors {
@@ -235,6 +241,7 @@ async fn show_once(
         Topic::RouteSources => route_sources::show(client, json, out).await,
         Topic::Audit => tables::show(client, json, out).await,
         Topic::Rules => rules::show(client, json, out).await,
+        Topic::Acl { name } => acl::show(client, name.as_deref(), json, out).await,
         Topic::Neighbors { interface } => {
             let selection = Selection { family: 0, interface: interface.as_deref() };
             neighbors::show(client, &selection, json, out).await

@@ -1,5 +1,6 @@
 //! The output of commands, one file for each topic: a table, and JSON with the contract's field names.
 
+pub mod acl;
 pub mod audit;
 pub mod bfd;
 pub mod configuration;

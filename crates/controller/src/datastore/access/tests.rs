@@ -38,7 +38,8 @@ fn paths(
 ) -> Vec<String> {
     let (old, mut new) = (before(), before());
     change(&mut new);
-    let path = AccessPath { local: "192.0.2.1:8443".parse().unwrap(), credential };
+    let peer = Some("192.0.2.77".parse().unwrap());
+    let path = AccessPath { local: "192.0.2.1:8443".parse().unwrap(), peer, credential };
     let (old, new) = (read(&old), read(&new));
     let lost = lost(name, &path, AccessSettings::of(&old), AccessSettings::of(&new));
     assert!(lost.iter().all(|it| it.fix.contains("confirm-within")), "{lost:?}");
@@ -71,6 +72,32 @@ fn losing_the_server_is_refused() {
         }),
         none
     );
+}
+
+#[test]
+fn losing_the_session_to_an_access_list_is_refused() {
+    let with = |source: &str| {
+        paths("ann", Some(Credential::Password), |all| {
+            let module = "ietf-access-control-list";
+            all[format!("{module}:acls")] = json!({
+                "acl": [{ "name": "edge", "type": format!("{module}:ipv4-acl-type"), "aces": { "ace": [{
+                    "name": "noc",
+                    "matches": {
+                        "ipv4": { "source-ipv4-network": source },
+                        "tcp": { "destination-port": { "port": 8443 } },
+                    },
+                    "actions": { "forwarding": format!("{module}:accept") },
+                }] } }],
+                "attachment-points": { "interface": [{
+                    "interface-id": "lan",
+                    "ingress": { "acl-sets": { "acl-set": [{ "name": "edge" }] } },
+                }] },
+            });
+        })
+    };
+    assert_eq!(with("192.0.2.0/24"), [""; 0]);
+    let point = "/ietf-access-control-list:acls/attachment-points/interface[interface-id='lan']";
+    assert_eq!(with("203.0.113.0/24"), [format!("{point}/ingress")]);
 }
 
 #[test]

@@ -53,6 +53,12 @@ const TEXT: &str = r#"{
     {"name": "two", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
      "stoa-interfaces:cross-connect": "one"}]},
   "stoa-vrf:vrfs": {"vrf": [{"name": "red"}, {"name": "blue"}]},
+  "ietf-access-control-list:acls": {
+    "acl": [{"name": "edge", "type": "ietf-access-control-list:ipv4-acl-type", "aces": {"ace": [
+      {"name": "web", "matches": {"tcp": {"destination-port": {"port": 80}}},
+       "actions": {"forwarding": "ietf-access-control-list:accept"}}]}}],
+    "attachment-points": {"interface": [{"interface-id": "lan",
+      "ingress": {"acl-sets": {"acl-set": [{"name": "edge"}]}}}]}},
   "ietf-routing:routing": {
     "stoa-policy:policy": {"rule": [{"vrf": "default", "address-family": "ipv4", "priority": 100,
       "match": {"interface": "wan"}, "table": "red"}]},

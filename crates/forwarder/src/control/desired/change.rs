@@ -8,7 +8,10 @@ use stoa_api::v1;
 use stoa_ports::PortConfig;
 
 use super::pacer::{Pacer, Pause};
-use super::{DesiredState, Interface, Prefix, Route, Rule, ValidationErrors, Workers, address};
+use super::{
+    AclRule, AclRuleKey, DesiredState, Interface, Prefix, Route, Rule, ValidationErrors, Workers,
+    address,
+};
 use crate::control::desired_port;
 use crate::control::limits::LimitOverrides;
 use crate::punt::{Class, Limit};
@@ -35,6 +38,8 @@ pub struct DesiredChange {
     pub neighbors: Changes<(String, IpAddr), [u8; 6]>,
     /// All rules, as in [`DesiredState`].
     pub rules: Option<BTreeMap<(String, bool), Vec<Rule>>>,
+    /// Rules of access lists by list and name.
+    pub acl_rules: Changes<AclRuleKey, AclRule>,
     /// Policers; one that is removed has its default limits.
     pub punts: Changes<Class, Limit>,
     /// Most packets in reassembly, in all and per source.
@@ -70,6 +75,7 @@ impl DesiredChange {
             (&message.routes, &message.neighbors, &message.punts),
             &mut errors,
         );
+        change.add_acl_rules(&message.acl_rules, &mut errors);
         change.add_removals(message, &mut errors);
         if message.workers.is_some() {
             change.workers = Some(super::interface::workers(message.workers.as_ref(), &mut errors));
@@ -102,6 +108,7 @@ impl DesiredChange {
             change.set_reassembly(reassembly, errors);
         }
         change.set_rules(&message.rules, errors);
+        change.add_acl_rules(&message.acl_rules, errors);
         change
     }
 
@@ -165,6 +172,7 @@ impl DesiredChange {
                 None => errors.add(path, "has no address", "Send its address."),
             }
         }
+        self.remove_acl_rules(&message.removed_acl_rules, errors);
         for name in &message.removed_punts {
             let path = || format!("punt class {name:?}");
             match Class::named(name) {
@@ -196,6 +204,7 @@ impl DesiredChange {
             interfaces: difference(&held.interfaces, new.interfaces, pacer),
             neighbors: difference(&held.neighbors, new.neighbors, pacer),
             punts: difference(&held.punts, new.punts, pacer),
+            acl_rules: difference(&held.acl_rules, new.acl_rules, pacer),
             ..Self::default()
         };
         let names: BTreeSet<&String> = held.ports.keys().chain(new.ports.keys()).collect();
@@ -261,6 +270,7 @@ impl DesiredChange {
     pub(in crate::control) fn discard(self, pause: Pause<'_>) {
         let pacer = &mut Pacer::new(pause);
         self.interfaces.into_iter().for_each(|_| pacer.item());
+        self.acl_rules.into_iter().for_each(|_| pacer.item());
         for routes in self.routes.into_values() {
             routes.into_iter().for_each(|_| pacer.item());
         }

@@ -82,6 +82,7 @@ impl Held {
             self.check_cross_connect(object, errors);
             self.check_tunnel(object, &is_first, errors);
         }
+        self.check_acls(inverse, errors);
         self.check_routes(inverse, errors, pacer);
         for key in inverse.neighbors.keys().filter(|key| desired.neighbors.contains_key(*key)) {
             pacer.item();

@@ -90,6 +90,7 @@ impl Held {
                 .map(|it| std::mem::replace(&mut desired.noop_origin, it)),
             neighbors: exchange(&mut desired.neighbors, change.neighbors, pacer, |_, _, _| {}),
             punts: exchange(&mut desired.punts, change.punts, pacer, |_, _, _| {}),
+            acl_rules: exchange(&mut desired.acl_rules, change.acl_rules, pacer, |_, _, _| {}),
             ..DesiredChange::default()
         };
         let names = change.interfaces.keys().chain(change.ports.keys());

@@ -61,6 +61,7 @@ impl DesiredChange {
             noop_port: false,
             bfd: super::bfd::sessions(&interface.bfd, &path, errors),
             plugins: super::plugin::settings(&interface.plugins, &path, errors),
+            acls: interface.acls.as_ref().map(Into::into).unwrap_or_default(),
         };
         let object = (interface.name.clone(), Some(checked));
         let fix = "Give each interface a unique name.";

@@ -3,7 +3,11 @@
 use stoa_api::v1;
 use stoa_wire::ndp::{prefix_flag, router_flag};
 
-use super::{Advertisement, Discovery, Family, Interface, Prefix, VirtualRouter};
+use super::{
+    AclRule, AclRuleKey, AclSets, Advertisement, Discovery, Family, Fragments, Interface, Prefix,
+    VirtualRouter,
+};
+use crate::acl::Action;
 use crate::bfd::session::Config;
 use crate::control::listing::octets;
 
@@ -31,6 +35,7 @@ pub(in crate::control) fn interface(name: &str, interface: &Interface) -> v1::In
         host_interface: host_interface
             .map(|it| v1::HostInterface { device: it.device.clone(), netns: it.netns.clone() }),
         cross_connect: interface.cross_connect.clone().unwrap_or_default(),
+        acls: (interface.acls != AclSets::default()).then(|| acl_sets(&interface.acls)),
         ..v1::Interface::default()
     }
 }
@@ -46,6 +51,49 @@ fn family(family: &Family) -> v1::Family {
         neighbor_limit: family.neighbor_limit,
         options: Some(family.options),
         ..v1::Family::default()
+    }
+}
+
+fn acl_sets(sets: &AclSets) -> v1::AclSets {
+    let AclSets { in4, in6, out4, out6 } = sets.clone();
+    v1::AclSets { in4, in6, out4, out6 }
+}
+
+/// A rule of an access list.
+pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1::AclRule {
+    let range =
+        |(first, last): &(u16, u16)| v1::PortRange { first: (*first).into(), last: (*last).into() };
+    let rule = &it.rule;
+    let action = match rule.action {
+        Action::Accept => v1::AclAction::AclAccept,
+        Action::Drop => v1::AclAction::AclDrop,
+        Action::Reject => v1::AclAction::AclReject,
+    };
+    let fragment = match rule.fragments {
+        Fragments::Any => v1::AclFragment::AnyPacket,
+        Fragments::None => v1::AclFragment::NoFragment,
+        Fragments::First => v1::AclFragment::FirstFragment,
+        Fragments::Later => v1::AclFragment::LaterFragment,
+        Fragments::All => v1::AclFragment::AnyFragment,
+    };
+    v1::AclRule {
+        acl: acl.clone(),
+        name: name.clone(),
+        after: it.after.clone(),
+        family: rule.family.into(),
+        source: rule.source.map(prefix),
+        destination: rule.destination.map(prefix),
+        dscp: rule.dscp.map(u32::from),
+        protocol: rule.protocol.map(u32::from),
+        source_ports: rule.source_ports.iter().map(range).collect(),
+        destination_ports: rule.destination_ports.iter().map(range).collect(),
+        icmp_type: rule.icmp_type.map(u32::from),
+        icmp_code: rule.icmp_code.map(u32::from),
+        tcp_flags: rule.tcp_flags.0.into(),
+        tcp_flags_mask: rule.tcp_flags.1.into(),
+        fragment: fragment.into(),
+        length: rule.length.as_ref().map(range),
+        action: action.into(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The desired state as typed values: the messages of the contract are checked once, so that no later code
 //! meets a missing name or an address of five bytes. Parsing reports all errors, not only the first.
 
+mod acl;
 mod advertising;
 mod bfd;
 mod change;
@@ -18,6 +19,7 @@ mod route;
 mod tunnel;
 mod virtual_router;
 
+pub use acl::{AclRule, AclRuleKey, AclSets, Fragments, RuleOfList};
 pub use advertising::{Advertisement, Discovery};
 pub use change::{Changes, DesiredChange};
 pub(in crate::control) use held::Held;
@@ -146,6 +148,8 @@ pub struct Interface {
     pub bfd: BTreeMap<IpAddr, crate::bfd::session::Config>,
     /// Settings of plugins, by their names.
     pub plugins: BTreeMap<String, Vec<u8>>,
+    /// Its access lists.
+    pub acls: AclSets,
 }
 
 /// The host interface of an interface.
@@ -179,6 +183,7 @@ impl Interface {
             noop_output: _,
             noop_port: _,
             plugins: _,
+            acls: _,
         } = self;
         (parent, tags, host_interface, cross_connect)
             == (&other.parent, &other.tags, &other.host_interface, &other.cross_connect)
@@ -239,6 +244,8 @@ pub struct DesiredState {
     pub limits: LimitOverrides,
     /// Policy-routing rules by VRF and whether they are for IPv4, each list by priority.
     pub rules: BTreeMap<(String, bool), Vec<Rule>>,
+    /// Rules of access lists by list and name.
+    pub acl_rules: BTreeMap<AclRuleKey, AclRule>,
     /// Permanent neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
     /// Policers that differ from their defaults.

@@ -166,7 +166,10 @@ impl ForwarderState {
     ) -> DesiredChange {
         let all = self.everything(desired);
         let of_interfaces = kinds.iter().any(|kind| {
-            !matches!(kind, Kind::Vrfs | Kind::PolicyRules | Kind::Punts | Kind::StaticRoutes)
+            !matches!(
+                kind,
+                Kind::Vrfs | Kind::PolicyRules | Kind::AclRules | Kind::Punts | Kind::StaticRoutes
+            )
         });
         let mut some = DesiredChange::default();
         if of_interfaces {
@@ -182,6 +185,9 @@ impl ForwarderState {
         }
         if kinds.contains(&Kind::PolicyRules) {
             some.rules = all.rules;
+        }
+        if kinds.contains(&Kind::AclRules) {
+            some.acl_rules = all.acl_rules;
         }
         some
     }

@@ -120,11 +120,13 @@ fn everything() -> v1::Desired {
     };
     let interface =
         |name: &str| v1::Interface { name: name.into(), enabled: true, ..v1::Interface::default() };
+    let acls = v1::AclSets { in4: vec!["edge".into()], ..v1::AclSets::default() };
     let lan = v1::Interface {
         mac: vec![2, 0, 0, 0, 0, 1],
         ip4: Some(ip4()),
         ip6: Some(ip6()),
         bfd: vec![session(2, 0), session(3, 5)],
+        acls: Some(acls),
         description: "not in force".into(),
         ..interface("a")
     };
@@ -165,6 +167,21 @@ fn everything() -> v1::Desired {
         ..v1::Rule::default()
     };
     let table = v1::RuleTable { vrf: "red".into(), suppress_default: true };
+    let acl_rule = |name: &str, after: &str| v1::AclRule {
+        acl: "edge".into(),
+        name: name.into(),
+        after: after.into(),
+        family: 4,
+        source: Some(prefix(&[10, 0, 0, 0], 8)),
+        protocol: Some(6),
+        destination_ports: vec![v1::PortRange { first: 0, last: 9 }],
+        tcp_flags: 2,
+        tcp_flags_mask: 18,
+        fragment: v1::AclFragment::NoFragment.into(),
+        length: Some(v1::PortRange { first: 40, last: 1500 }),
+        action: v1::AclAction::AclReject.into(),
+        ..v1::AclRule::default()
+    };
     let punt =
         |class: &str, rate| v1::PuntLimit { class: class.into(), rate, ..v1::PuntLimit::default() };
     v1::Desired {
@@ -186,6 +203,7 @@ fn everything() -> v1::Desired {
             rule(5, v1::rule::Action::GotoPriority(9)),
             rule(5, v1::rule::Action::Special(v1::Special::Unreachable.into())),
         ],
+        acl_rules: vec![acl_rule("last", "first"), acl_rule("first", "")],
         punts: vec![punt("arp", 100), punt("nd", 0)],
         ..v1::Desired::default()
     }
@@ -236,7 +254,7 @@ fn what_was_applied_is_in_force() {
 #[test]
 fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
     type Lose = fn(&mut ForwarderState);
-    let cases: [(Kind, &str, Lose); 9] = [
+    let cases: [(Kind, &str, Lose); 10] = [
         (Kind::Addresses, "a 10.1.0.1/24", |state| {
             let index = state.index_of("a").unwrap();
             let mut own = state.addresses.of(index).unwrap().clone();
@@ -249,6 +267,7 @@ fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
         (Kind::VrrpGroups, "a IPv6 7", |state| state.lose_virtual_router(true)),
         (Kind::RouterAdvertisements, "a IPv4", |state| state.lose_advertiser(false)),
         (Kind::PolicyRules, "IPv4 9, number 3", |state| state.lose_last_rule()),
+        (Kind::AclRules, "edge last", |state| state.lose_last_acl_rules()),
         (Kind::Punts, "arp", |state| state.lose_punt_limit(Class::Arp)),
         (Kind::StaticRoutes, "172.17.0.0/16", |state| {
             state.remove_route(0, ("172.17.0.0".parse().unwrap(), 16));

@@ -4,7 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
-use stoa_forwarder::control::desired::{Family, Prefix, Rule, RuleAction, VirtualRouter};
+use stoa_forwarder::acl::Action;
+use stoa_forwarder::control::desired::{
+    AclRule, Family, Fragments, Prefix, Rule, RuleAction, RuleOfList, VirtualRouter,
+};
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::Encapsulation;
 use stoa_wire::vrrp;
@@ -37,7 +40,7 @@ pub fn virtual_mac(which: usize, is_ip6: bool) -> [u8; 6] {
 /// all options of a family.
 pub fn everything(which: u8, options: &v1::FamilyOptions) -> Setup {
     let setup = virtual_routers(rules(vrfs(interfaces()), which / 4 % 2 == 1));
-    let mut setup = features(setup, options);
+    let mut setup = access_lists(features(setup, options));
     setup.0.noop_origin = true;
     setup.0.software_rss = ["west", "east", "left"].map(str::to_owned).into();
     match which % 4 {
@@ -179,6 +182,40 @@ fn virtual_routers(mut setup: Setup) -> Setup {
         });
     }
     setup
+}
+
+/// Access lists that accept, drop and reject, at some interfaces of the vectors of the port west and behind others.
+fn access_lists(mut setup: Setup) -> Setup {
+    let all = RuleOfList::all;
+    let first = [
+        RuleOfList { dscp: Some(12), ..all(Action::Drop) },
+        RuleOfList {
+            protocol: Some(17),
+            destination_ports: vec![(7, 7), (3000, 4000)],
+            ..all(Action::Reject)
+        },
+        RuleOfList { fragments: Fragments::Later, length: Some((0, 100)), ..all(Action::Drop) },
+        RuleOfList { protocol: Some(6), tcp_flags: (2, 0x12), ..all(Action::Reject) },
+    ];
+    let second = [
+        RuleOfList { family: 6, protocol: Some(58), icmp_type: Some(1), ..all(Action::Drop) },
+        all(Action::Accept),
+    ];
+    for (acl, rules) in [("first", &first[..]), ("second", &second[..])] {
+        let mut after = String::new();
+        for (at, rule) in rules.iter().enumerate() {
+            let name = at.to_string();
+            let rule =
+                AclRule { after: std::mem::replace(&mut after, name.clone()), rule: rule.clone() };
+            setup.0.acl_rules.insert((acl.to_owned(), name), rule);
+        }
+    }
+    let both = || vec!["first".to_owned(), "second".to_owned()];
+    let only = || vec!["second".to_owned()];
+    setup
+        .with("west.7.8", |it| (it.acls.in4, it.acls.in6) = (both(), only()))
+        .with("west.31", |it| (it.acls.in4, it.acls.in6) = (only(), both()))
+        .with("east", |it| (it.acls.out4, it.acls.out6) = (both(), both()))
 }
 
 /// The features of all arcs. Vectors of the port west mix interfaces with all of them and without.

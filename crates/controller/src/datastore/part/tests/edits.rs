@@ -47,6 +47,7 @@ pub(super) fn cheap() -> Vec<Edit> {
                   /control-plane-protocol[type='stoa-routing:bgp'][name='bird']";
     let rule = "/ietf-routing:routing/stoa-policy:policy\
                 /rule[vrf='default'][address-family='ipv4'][priority='100']";
+    let ace = "/ietf-access-control-list:acls/acl[name='edge']/aces/ace[name='web']";
     let router =
         format!("{}/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance[vrid='7']", interface("lan"));
     let new = r#"{"name": "new", "type": "iana-if-type:l2vlan", "stoa-interfaces:sub-interface":
@@ -83,6 +84,8 @@ pub(super) fn cheap() -> Vec<Edit> {
         set(format!("{}/stoa-routing:preference", route("s", "10.6.0.0/16")), "10"),
         set(format!("{daemon}/stoa-routing:route-source/stale-time"), "77"),
         set(format!("{rule}/match/dscp"), "46"),
+        set(format!("{ace}/actions/forwarding"), "ietf-access-control-list:drop"),
+        set(format!("{ace}/matches/tcp/destination-port/port"), "443"),
         set("/stoa-management:management/user[name='ann']/admin".to_owned(), "true"),
     ]
 }
@@ -93,7 +96,12 @@ pub(super) fn others() -> Vec<Edit> {
     let sub = |name: &str| format!("{}/stoa-interfaces:sub-interface", interface(name));
     let port = |name: &str| format!("{}/stoa-interfaces:port", interface(name));
     let four = |name: &str| format!("{}/ietf-ip:ipv4", interface(name));
+    let acls = "/ietf-access-control-list:acls";
     let mut all = vec![
+        delete(acls.to_owned()),
+        delete(format!("{acls}/attachment-points")),
+        delete(format!("{acls}/attachment-points/interface[interface-id='lan']")),
+        set(format!("{acls}/acl[name='edge']/type"), "ietf-access-control-list:ipv6-acl-type"),
         length("lan", "192.0.2.1", "25"),
         length("lan", "192.0.2.9", "24"),
         length("wan", "192.0.2.9", "32"),

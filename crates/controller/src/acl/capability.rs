@@ -1,0 +1,37 @@
+//! Access control lists as a capability: what they translate to, their state and metrics.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+use stoa_yang::error::ValidationErrors;
+
+use super::{attach, rules, state};
+use crate::capability::{Capability, Facts, Page, Settings, Translated};
+
+/// The capability.
+pub(crate) struct AccessLists;
+
+impl Capability for AccessLists {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
+    fn translate(
+        &self,
+        settings: &Settings<'_>,
+        translated: &mut Translated,
+        errors: &mut ValidationErrors,
+    ) {
+        let acls = &settings.model.acls;
+        translated.desired.acl_rules = rules::rules(&acls.acl, errors);
+        attach::attach(settings, translated, errors);
+    }
+
+    fn state(&self, facts: &Facts<'_>, state: &mut Map<String, Value>) {
+        state::add(facts.acls.unwrap_or_default(), state);
+    }
+
+    fn metrics(&self, facts: &Facts<'_>, page: &mut Page<'_>) -> fmt::Result {
+        state::metrics(facts.acls.unwrap_or_default(), page)
+    }
+}

@@ -1,0 +1,136 @@
+//! What a commit warns about: rules that drop what links and paths need (RFC 4890, RFC 1191).
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use stoa_api::v1;
+
+use super::paths::{point_path, rule_path};
+use super::walk::{Packet, walk};
+use crate::config::Interfaces;
+use crate::warning::Warning;
+
+/// A message that hosts and routers need.
+struct Needed {
+    family: u32,
+    kind: u32,
+    code: u32,
+    /// Whether it comes from the link, with the hop limit 255; others cross the router from anywhere.
+    is_of_link: bool,
+    name: &'static str,
+    /// What happens without it.
+    loss: &'static str,
+    /// What to accept.
+    fix: &'static str,
+}
+
+const NEEDED: [Needed; 4] = [
+    Needed {
+        family: 6,
+        kind: 135,
+        code: 0,
+        is_of_link: true,
+        name: "neighbor solicitations",
+        loss: "IPv6 hosts on the link do not find the router",
+        fix: "ICMPv6 type 135",
+    },
+    Needed {
+        family: 6,
+        kind: 136,
+        code: 0,
+        is_of_link: true,
+        name: "neighbor advertisements",
+        loss: "the router does not find IPv6 hosts on the link",
+        fix: "ICMPv6 type 136",
+    },
+    Needed {
+        family: 6,
+        kind: 2,
+        code: 0,
+        is_of_link: false,
+        name: "ICMPv6 \"packet too big\"",
+        loss: "connections through links with a small MTU stall",
+        fix: "ICMPv6 type 2",
+    },
+    Needed {
+        family: 4,
+        kind: 3,
+        code: 4,
+        is_of_link: false,
+        name: "ICMP \"fragmentation needed\"",
+        loss: "connections through links with a small MTU stall",
+        fix: "ICMP type 3, code 4",
+    },
+];
+
+impl Needed {
+    fn packet(&self) -> Packet {
+        let of = v1::TestAclRequest {
+            protocol: if self.family == 4 { 1 } else { 58 },
+            icmp_type: self.kind,
+            icmp_code: self.code,
+            hop_limit: if self.is_of_link { 255 } else { 64 },
+            ..v1::TestAclRequest::default()
+        };
+        let [source, destination] = match self.family {
+            4 => [1, 2].map(|host| IpAddr::V4(Ipv4Addr::new(203, 0, 113, host))),
+            _ => [1, 2].map(|host| IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, host))),
+        };
+        Packet { source, destination, of }
+    }
+
+    /// The rule that drops it.
+    fn dropped_by<'a>(&self, rules: &[&'a v1::AclRule]) -> Option<&'a v1::AclRule> {
+        // Rules for some addresses or lengths mean some packets: only those for all are in question.
+        let is_for_all = |rule: &v1::AclRule| {
+            rule.source.is_none() && rule.destination.is_none() && rule.length.is_none()
+        };
+        let is_for_it = |rule: &&v1::AclRule| self.is_of_link || is_for_all(rule);
+        let rules = || rules.iter().copied().filter(is_for_it);
+        let verdict = walk(rules(), &self.packet());
+        let is_it = |rule: &&v1::AclRule| rule.acl == verdict.acl && rule.name == verdict.rule;
+        if verdict.action == "accept" { None } else { rules().find(is_it) }
+    }
+}
+
+/// The warnings, one for each rule and message.
+pub(super) fn warnings(
+    lists: &BTreeMap<&str, Vec<&v1::AclRule>>,
+    interfaces: &Interfaces,
+) -> Vec<Warning> {
+    let (mut warnings, mut seen) = (Vec::new(), HashSet::new());
+    for interface in interfaces.iter() {
+        let Some(acls) = &interface.acls else { continue };
+        let sets = [
+            (4, true, &acls.in4),
+            (6, true, &acls.in6),
+            (4, false, &acls.out4),
+            (6, false, &acls.out6),
+        ];
+        for (family, is_input, set) in sets {
+            let rules: Vec<&v1::AclRule> =
+                set.iter().filter_map(|name| lists.get(name.as_str())).flatten().copied().collect();
+            // The router's own messages do not pass output lists.
+            let needed =
+                NEEDED.iter().filter(|it| it.family == family && (is_input || !it.is_of_link));
+            for it in needed {
+                let Some(rule) = it.dropped_by(&rules) else { continue };
+                if seen.insert((&rule.acl, &rule.name, it.name)) {
+                    warnings.push(warning(it, rule, &interface.name));
+                }
+            }
+        }
+    }
+    warnings
+}
+
+fn warning(needed: &Needed, rule: &v1::AclRule, interface: &str) -> Warning {
+    let Needed { name, loss, fix, .. } = needed;
+    let (acl, rule) = (&rule.acl, &rule.name);
+    Warning {
+        text: format!(
+            "access list {acl}: rule {rule} drops {name} at interface {interface}: {loss}; accept {fix} before it"
+        ),
+        nodes: vec![rule_path(acl, rule), point_path(interface)],
+    }
+}

@@ -1,0 +1,33 @@
+//! Which rule decides about a packet at an interface.
+
+use super::walk::{Packet, Verdict, walk};
+use crate::configuration::Configuration;
+use stoa_api::v1;
+
+/// The verdict about a packet at an interface.
+///
+/// # Errors
+/// There is no such interface or direction.
+pub fn evaluate(configuration: &Configuration, packet: &Packet) -> Result<Verdict, String> {
+    let v1::TestAclRequest { interface, direction, .. } = &packet.of;
+    let found = configuration.interfaces.named(interface);
+    let found = found.ok_or_else(|| format!("there is no interface {interface:?}"))?;
+    let sets = found.acls.clone().unwrap_or_default();
+    let lists = match (direction.as_str(), packet.source.is_ipv4()) {
+        ("in", true) => sets.in4,
+        ("in", false) => sets.in6,
+        ("out", true) => sets.out4,
+        ("out", false) => sets.out6,
+        _ => return Err(format!("{direction:?} is no direction: use in or out")),
+    };
+    let family = if packet.source.is_ipv4() { 4 } else { 6 };
+    if lists.is_empty() {
+        let reason = format!("no list of IPv{family} is attached to {interface} in this direction");
+        return Ok(Verdict { action: "accept".to_owned(), reason, ..Verdict::default() });
+    }
+    let rules = |list: &String| {
+        let list = list.clone();
+        configuration.desired.acl_rules.iter().filter(move |rule| rule.acl == list)
+    };
+    Ok(walk(lists.iter().flat_map(rules), packet))
+}

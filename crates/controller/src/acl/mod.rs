@@ -1,0 +1,22 @@
+//! Access control lists (RFC 8519): rules and where they are attached, their counters, what a commit warns about, and
+//! which rule decides about a packet.
+
+mod attach;
+mod capability;
+mod coverage;
+mod essential;
+mod evaluate;
+mod paths;
+mod rules;
+mod state;
+mod walk;
+mod warnings;
+
+pub(crate) use capability::AccessLists;
+pub use evaluate::evaluate;
+pub(crate) use paths::point_path;
+pub use walk::{Packet, Verdict};
+pub(crate) use warnings::warnings;
+
+#[cfg(test)]
+mod tests;

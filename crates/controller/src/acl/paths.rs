@@ -1,0 +1,21 @@
+//! Paths of lists and rules, for errors and warnings.
+
+use crate::config::data_path::predicate;
+
+/// The path of the lists.
+pub(crate) const ACLS: &str = "/ietf-access-control-list:acls";
+
+/// The path of a list.
+pub(crate) fn list_path(acl: &str) -> String {
+    format!("{ACLS}/acl{}", predicate("name", acl))
+}
+
+/// The path of a rule.
+pub(crate) fn rule_path(acl: &str, rule: &str) -> String {
+    format!("{}/aces/ace{}", list_path(acl), predicate("name", rule))
+}
+
+/// The path of what is attached to an interface.
+pub(crate) fn point_path(interface: &str) -> String {
+    format!("{ACLS}/attachment-points/interface{}", predicate("interface-id", interface))
+}

@@ -1,0 +1,46 @@
+//! Counters of rules as YANG data and as metrics.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+use stoa_api::{date, v1};
+
+use crate::capability::Page;
+use crate::json::{number, object, text};
+
+/// Rules with metrics, at most: the first ones by list. All have counters in the operational state.
+const METRICS: usize = 10_000;
+
+/// Adds `/ietf-access-control-list:acls` with the statistics of rules.
+pub(super) fn add(rules: &[v1::AclRuleState], state: &mut Map<String, Value>) {
+    let mut lists: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for (rule, it) in rules.iter().filter_map(|it| Some((it.rule.as_ref()?, it))) {
+        let mut statistics =
+            object([("matched-packets", number(it.packets)), ("matched-octets", number(it.bytes))]);
+        if it.last_hit_unix_s > 0 {
+            statistics["stoa-acl:last-hit"] = text(&date::of_unix_s(it.last_hit_unix_s));
+        }
+        let entry = object([("name", text(&rule.name)), ("statistics", statistics)]);
+        lists.entry(&rule.acl).or_default().push(entry);
+    }
+    if lists.is_empty() {
+        return;
+    }
+    let list = |(name, aces): (&str, Vec<Value>)| json!({ "name": name, "aces": { "ace": aces } });
+    let lists: Vec<Value> = lists.into_iter().map(list).collect();
+    state.insert("ietf-access-control-list:acls".to_owned(), json!({ "acl": lists }));
+}
+
+/// Adds the counters of rules.
+pub(super) fn metrics(rules: &[v1::AclRuleState], page: &mut Page<'_>) -> fmt::Result {
+    if rules.is_empty() {
+        return Ok(());
+    }
+    let rules = rules.iter().take(METRICS).filter_map(|it| Some((it.rule.as_ref()?, it)));
+    let labels = |rule: &v1::AclRule| [("acl", rule.acl.clone()), ("rule", rule.name.clone())];
+    let packets = rules.clone().map(|(rule, it)| (labels(rule), it.packets));
+    page.counters("acl_rule", "packets", "Packets that matched a rule of an access list", packets)?;
+    let bytes = rules.map(|(rule, it)| (labels(rule), it.bytes));
+    page.counters("acl_rule", "bytes", "Bytes of the IP packets that matched a rule", bytes)
+}

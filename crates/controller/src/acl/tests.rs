@@ -1,0 +1,202 @@
+//! What commits warn about, and verdicts about packets.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use stoa_api::v1;
+
+use super::*;
+use crate::configuration::Configuration;
+use crate::operational_state::OperationalState;
+use crate::state::{StateRequest, render, tree};
+
+const MODULE: &str = "ietf-access-control-list";
+
+fn rule(name: &str, matches: &Value, action: &str) -> Value {
+    let actions = json!({ "forwarding": format!("{MODULE}:{action}") });
+    json!({ "name": name, "matches": matches, "actions": actions })
+}
+
+fn list(name: &str, rules: &[Value]) -> Value {
+    json!({ "name": name, "type": format!("{MODULE}:ipv4-acl-type"), "aces": { "ace": rules } })
+}
+
+/// A configuration with lists that are attached to the input of an interface, in their order.
+fn configuration(lists: &[Value]) -> Configuration {
+    let names: Vec<Value> = lists.iter().map(|list| json!({ "name": list["name"] })).collect();
+    let text = json!({
+        "ietf-interfaces:interfaces": { "interface": [{
+            "name": "lan", "type": "iana-if-type:ethernetCsmacd",
+            "stoa-interfaces:port": { "null": {} },
+            "ietf-ip:ipv4": {}, "ietf-ip:ipv6": {},
+        }] },
+        "ietf-access-control-list:acls": {
+            "acl": lists,
+            "attachment-points": { "interface": [{
+                "interface-id": "lan", "ingress": { "acl-sets": { "acl-set": names } },
+            }] },
+        },
+    });
+    Configuration::parse(Path::new("test"), text.to_string()).unwrap()
+}
+
+fn warned(lists: &[Value]) -> Vec<String> {
+    let configuration = configuration(lists);
+    let found = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
+    found.into_iter().map(|it| it.text).collect()
+}
+
+fn tcp(port: u16) -> Value {
+    json!({ "tcp": { "destination-port": { "port": port } } })
+}
+
+#[test]
+fn hidden_rules_are_named_with_those_that_hide_them() {
+    let net = |net: &str| json!({ "ipv4": { "source-ipv4-network": net } });
+    let edge = list(
+        "edge",
+        &[
+            rule("wide", &net("10.0.0.0/8"), "accept"),
+            rule("narrow", &net("10.1.0.0/16"), "drop"),
+            rule("again", &net("10.2.0.0/16"), "accept"),
+            rule("other", &net("10.0.0.0/8"), "reject"),
+            rule("free", &net("192.0.2.0/24"), "accept"),
+        ],
+    );
+    assert_eq!(
+        warned(&[edge]),
+        [
+            "access list edge: rule narrow is shadowed: rule wide, which comes first, matches all its packets",
+            "access list edge: rule again is redundant: rule wide, which comes first, matches the same packets with \
+             the same action",
+            "access list edge: rule other contradicts rule wide, which comes first and matches the same packets: it \
+             has no effect",
+        ]
+    );
+}
+
+#[test]
+fn lists_before_hide_rules_too_and_empty_ones_are_named() {
+    let first = list("first", &[rule("all", &json!({}), "accept")]);
+    let second = list("second", &[rule("web", &tcp(80), "accept")]);
+    let found = warned(&[first, second, list("third", &[])]);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("access list third has no rules"), "{found:?}");
+    assert!(found[1].contains("rule web is redundant: rule all of access list first"), "{found:?}");
+}
+
+#[test]
+fn rules_that_differ_in_any_condition_hide_nothing() {
+    let web = tcp(80);
+    let others = [
+        tcp(81),
+        json!({ "udp": { "destination-port": { "port": 80 } } }),
+        json!({ "tcp": { "source-port": { "port": 80 } } }),
+        json!({ "ipv4": { "dscp": 1 } }),
+        json!({ "stoa-acl:fragment": "first" }),
+        json!({ "stoa-acl:packet-length": { "upper": 100 } }),
+        json!({ "tcp": { "stoa-acl:tcp-flags": { "set": "syn" } } }),
+        json!({ "icmp": { "type": 8 } }),
+    ];
+    for other in others {
+        let rules = [rule("a", &web, "accept"), rule("b", &other, "drop"), rule("c", &web, "drop")];
+        let found = warned(&[list("edge", &rules)]);
+        assert_eq!(found.len(), 1, "{other}: {found:?}");
+        assert!(found[0].contains("rule c contradicts rule a"), "{found:?}");
+    }
+}
+
+#[test]
+fn rules_that_cut_links_and_paths_are_named() {
+    let all = rule("rest", &json!({}), "drop");
+    let echo = |kind: u8| json!({ "icmp": { "type": kind } });
+    let of6 = |rules: &[Value]| {
+        let mut six = list("six", rules);
+        six["type"] = json!(format!("{MODULE}:ipv6-acl-type"));
+        warned(&[six])
+    };
+    let found = of6(std::slice::from_ref(&all));
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(
+        found[0],
+        "access list six: rule rest drops neighbor solicitations at interface lan: IPv6 hosts on the link do not find \
+         the router; accept ICMPv6 type 135 before it"
+    );
+    let accepted = [135, 136, 2].map(|kind| rule(&kind.to_string(), &echo(kind), "accept"));
+    assert_eq!(of6(&[accepted.to_vec(), vec![all.clone()]].concat()), [""; 0]);
+    // Echo requests and bogons are no part of it.
+    let bogons = json!({ "ipv6": { "source-ipv6-network": "2001:db8::/32" } });
+    assert_eq!(of6(&[rule("ping", &echo(128), "drop"), rule("bogons", &bogons, "drop")]), [""; 0]);
+    let found = warned(&[list("four", &[all])]);
+    assert!(found.len() == 1 && found[0].contains("fragmentation needed"), "{found:?}");
+}
+
+fn verdict(configuration: &Configuration, of: v1::TestAclRequest) -> Verdict {
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let of = v1::TestAclRequest { interface: "lan".into(), direction: "in".into(), ..of };
+    let packet = Packet { source: address("10.1.0.1"), destination: address("192.0.2.1"), of };
+    evaluate(configuration, &packet).unwrap()
+}
+
+#[test]
+fn a_verdict_names_the_rule_and_what_passed_before() {
+    let rules = [
+        rule("other", &json!({ "ipv4": { "source-ipv4-network": "203.0.113.0/24" } }), "drop"),
+        rule("dns", &json!({ "udp": { "destination-port": { "port": 53 } } }), "accept"),
+        rule("web", &tcp(80), "reject"),
+    ];
+    let edge = configuration(&[list("edge", &rules)]);
+    let to =
+        |port| v1::TestAclRequest { protocol: 6, destination_port: port, ..Default::default() };
+    let web = verdict(&edge, to(80));
+    assert_eq!((web.action.as_str(), web.rule.as_str(), web.passed_total), ("reject", "web", 2));
+    assert_eq!(web.passed[0].reason, "source 10.1.0.1 is not in 203.0.113.0/24");
+    assert_eq!(web.passed[1].reason, "protocol is tcp, not udp");
+    assert!(web.reason.contains("protocol tcp destination-port 80"), "{}", web.reason);
+    let none = verdict(&edge, to(81));
+    assert_eq!((none.action.as_str(), none.rule.as_str()), ("drop", ""));
+    assert_eq!(none.passed[2].reason, "destination-port 81 is not in 80");
+    let later = v1::AclFragment::LaterFragment.into();
+    let later = verdict(&edge, v1::TestAclRequest { fragment: later, ..to(80) });
+    assert_eq!(later.passed[2].reason, "later fragments have no upper-layer header");
+    let needed =
+        v1::TestAclRequest { protocol: 1, icmp_type: 3, icmp_code: 4, ..Default::default() };
+    assert_eq!(verdict(&edge, needed).action, "accept");
+    let none = configuration(&[]);
+    assert_eq!(verdict(&none, to(80)).action, "accept");
+}
+
+#[test]
+fn counters_are_statistics_of_the_standard_module() {
+    let rule = |acl: &str, name: &str| v1::AclRule {
+        acl: acl.into(),
+        name: name.into(),
+        ..v1::AclRule::default()
+    };
+    let state = |rule: v1::AclRule, packets, last_hit_unix_s| v1::AclRuleState {
+        rule: Some(rule),
+        packets,
+        bytes: 7,
+        last_hit_unix_s,
+        position: 1,
+    };
+    let acls = vec![
+        state(rule("edge", "web"), 5_000_000_000, 951_782_400),
+        state(rule("edge", "rest"), 0, 0),
+        state(rule("lan", "all"), 1, 0),
+    ];
+    let operational = OperationalState { acls, ..OperationalState::default() };
+    let request = StateRequest::at("/ietf-access-control-list:acls");
+    let rendered = render(&operational, &request);
+    let lists = &rendered["ietf-access-control-list:acls"]["acl"];
+    assert_eq!(
+        lists[0]["aces"]["ace"][0]["statistics"],
+        json!({
+            "matched-packets": "5000000000", "matched-octets": "7",
+            "stoa-acl:last-hit": "2000-02-29T00:00:00Z",
+        })
+    );
+    assert_eq!(lists[1]["name"], "lan");
+    tree(&operational, &request).unwrap();
+}

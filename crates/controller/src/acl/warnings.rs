@@ -1,0 +1,107 @@
+//! What a commit warns about: rules that another one hides, and lists without rules.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use stoa_api::v1;
+
+use super::coverage::covers;
+use super::essential;
+use super::paths::{ACLS, list_path, rule_path};
+use crate::config::Interfaces;
+use crate::warning::Warning;
+
+/// Warnings that are listed.
+const LISTED: usize = 20;
+
+/// Pairs of rules that are compared, at most: about a tenth of a second.
+const PAIRS: usize = 10_000_000;
+
+/// The warnings about rules and the lists of interfaces.
+pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warning> {
+    let mut lists: BTreeMap<&str, Vec<&v1::AclRule>> = BTreeMap::new();
+    for rule in all {
+        lists.entry(&rule.acl).or_default().push(rule);
+    }
+    let sets = sets(interfaces);
+    let mut warnings = empty(&sets, &lists);
+    warnings.extend(essential::warnings(&lists, interfaces).into_iter().take(LISTED));
+    let attached: HashSet<&str> = sets.iter().flatten().copied().collect();
+    let alone = lists.keys().filter(|name| !attached.contains(**name)).map(|name| vec![*name]);
+    let (mut seen, mut pairs, most) = (HashSet::new(), PAIRS, warnings.len() + LISTED);
+    for set in sets.into_iter().chain(alone) {
+        let rules: Vec<&v1::AclRule> =
+            set.iter().filter_map(|name| lists.get(name)).flatten().copied().collect();
+        for (at, rule) in rules.iter().enumerate() {
+            let Some(left) = pairs.checked_sub(at) else {
+                warnings.push(incomplete(rule));
+                return warnings;
+            };
+            pairs = left;
+            let hides = |former: &&&v1::AclRule| covers(former, rule);
+            let Some(former) = rules[..at].iter().find(hides) else { continue };
+            if !seen.insert((&rule.acl, &rule.name, &former.acl, &former.name)) {
+                continue;
+            }
+            if warnings.len() == most {
+                let text =
+                    "more rules of access lists are hidden by others: correct those above first";
+                warnings.push(Warning { text: text.to_owned(), nodes: vec![ACLS.to_owned()] });
+                return warnings;
+            }
+            warnings.push(hidden(rule, former));
+        }
+    }
+    warnings
+}
+
+/// The lists of interfaces in their order, by direction and family, each once.
+fn sets(interfaces: &Interfaces) -> BTreeSet<Vec<&str>> {
+    let all = interfaces.iter().filter_map(|interface| interface.acls.as_ref());
+    let all = all.flat_map(|it| [&it.in4, &it.in6, &it.out4, &it.out6]);
+    let names = |set: &'_ Vec<String>| !set.is_empty();
+    all.filter(|set| names(set)).map(|set| set.iter().map(String::as_str).collect()).collect()
+}
+
+/// Attached lists without rules.
+fn empty(sets: &BTreeSet<Vec<&str>>, lists: &BTreeMap<&str, Vec<&v1::AclRule>>) -> Vec<Warning> {
+    let names: BTreeSet<&str> = sets.iter().flatten().copied().collect();
+    let empty = names.into_iter().filter(|name| !lists.contains_key(name));
+    let warning = |name: &str| Warning {
+        text: format!(
+            "access list {name} has no rules: where it is attached, packets that no other list matches are dropped"
+        ),
+        nodes: vec![list_path(name)],
+    };
+    empty.map(warning).take(LISTED).collect()
+}
+
+fn hidden(rule: &v1::AclRule, former: &v1::AclRule) -> Warning {
+    let (acl, name) = (&rule.acl, &rule.name);
+    let of_list =
+        if former.acl == *acl { String::new() } else { format!(" of access list {}", former.acl) };
+    let by = format!("rule {}{of_list}", former.name);
+    let what = match rule.action == former.action {
+        true => format!(
+            "is redundant: {by}, which comes first, matches the same packets with the same action"
+        ),
+        false if covers(rule, former) => {
+            format!(
+                "contradicts {by}, which comes first and matches the same packets: it has no effect"
+            )
+        }
+        false => format!("is shadowed: {by}, which comes first, matches all its packets"),
+    };
+    Warning {
+        text: format!("access list {acl}: rule {name} {what}"),
+        nodes: vec![rule_path(acl, name), rule_path(&former.acl, &former.name)],
+    }
+}
+
+fn incomplete(rule: &v1::AclRule) -> Warning {
+    let text = format!(
+        "the rules of access lists are too many to find all that others hide: rule {} of {} and later ones were not \
+         compared",
+        rule.name, rule.acl
+    );
+    Warning { text, nodes: vec![ACLS.to_owned()] }
+}

@@ -1,0 +1,157 @@
+//! Access control lists: ietf-access-control-list, stoa-acl.
+
+use serde::Deserialize;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Acls {
+    pub acl: Vec<Acl>,
+    pub attachment_points: AttachmentPoints,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Acl {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub aces: Aces,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Aces {
+    pub ace: Vec<Ace>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Ace {
+    pub name: String,
+    #[serde(default)]
+    pub matches: Matches,
+    pub actions: Actions,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Actions {
+    pub forwarding: String,
+    #[serde(default)]
+    pub logging: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Matches {
+    pub ipv4: Option<IpMatch>,
+    pub ipv6: Option<IpMatch>,
+    pub tcp: Option<PortMatch>,
+    pub udp: Option<PortMatch>,
+    pub icmp: Option<IcmpMatch>,
+    #[serde(rename = "stoa-acl:fragment")]
+    pub fragment: Option<Fragment>,
+    #[serde(rename = "stoa-acl:packet-length")]
+    pub packet_length: LengthRange,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct IpMatch {
+    pub dscp: Option<u32>,
+    pub protocol: Option<u32>,
+    pub destination_ipv4_network: Option<String>,
+    pub source_ipv4_network: Option<String>,
+    pub destination_ipv6_network: Option<String>,
+    pub source_ipv6_network: Option<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct PortMatch {
+    pub source_port: Ports,
+    pub destination_port: Ports,
+    #[serde(rename = "stoa-acl:tcp-flags")]
+    pub tcp_flags: TcpFlags,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Ports {
+    pub lower_port: Option<u32>,
+    pub upper_port: Option<u32>,
+    pub operator: Option<Operator>,
+    pub port: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operator {
+    Lte,
+    Gte,
+    Eq,
+    Neq,
+}
+
+/// Names of bits, in the order of the module.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TcpFlags {
+    pub set: String,
+    pub clear: String,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct IcmpMatch {
+    #[serde(rename = "type")]
+    pub kind: Option<u32>,
+    pub code: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fragment {
+    None,
+    First,
+    Later,
+    Any,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LengthRange {
+    pub lower: Option<u32>,
+    pub upper: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AttachmentPoints {
+    pub interface: Vec<AttachmentPoint>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AttachmentPoint {
+    pub interface_id: String,
+    #[serde(default)]
+    pub ingress: Direction,
+    #[serde(default)]
+    pub egress: Direction,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Direction {
+    pub acl_sets: AclSets,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct AclSets {
+    pub acl_set: Vec<AclSet>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct AclSet {
+    pub name: String,
+}

@@ -1,0 +1,135 @@
+//! Access lists (RFC 8519): rules of an interface and direction that accept, drop or reject packets.
+//!
+//! Features of the arcs of received and of sent IP packets. The lists of an interface, direction and family are one
+//! [`Classifier`]; the argument of the feature is its id. Packets to groups and to link-local addresses do not pass the
+//! input arcs: `ip4-input` and `ip6-input` have them judged one by one ([`beside_arc4`], [`beside_arc6`]).
+
+mod essential;
+pub mod keys;
+mod node;
+pub mod reset;
+
+pub use node::{
+    EDGES4, EDGES6, beside_arc4, beside_arc6, make_input4, make_input6, make_output4, make_output6,
+};
+
+use std::sync::Arc;
+
+use stoa_engine::counters::Counter;
+use stoa_tables::classifier::ClassifierReader;
+
+/// The most rules of all lists.
+pub const RULES: usize = 4_096;
+
+/// The most entries of all classifiers: each has those of its lists, and a rule has one for each pair of its ranges of
+/// ports.
+pub const COMPILED: usize = 12_288;
+
+/// What happens to packets that match a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// They go on.
+    Accept,
+    /// They are dropped silently.
+    Drop,
+    /// They are dropped, and the sender gets a TCP reset or an ICMP error.
+    Reject,
+}
+
+/// What matched a rule, on one worker.
+#[derive(Default)]
+#[repr(align(64))]
+struct Cell {
+    packets: Counter,
+    bytes: Counter,
+    /// The time stamp counter at the last match; 0: none.
+    last: Counter,
+}
+
+/// The hit counters of a rule, by worker.
+pub struct Hits(Box<[Cell]>);
+
+impl std::fmt::Debug for Hits {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:?}", self.sum())
+    }
+}
+
+/// Hits of all workers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HitSum {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of these IP packets.
+    pub bytes: u64,
+    /// The time stamp counter at the last one; 0: none.
+    pub last: u64,
+}
+
+impl Hits {
+    /// Zero counters for so many workers.
+    pub fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| Cell::default()).collect())
+    }
+
+    /// Adds to the counters of a worker; only this worker calls it.
+    #[inline]
+    fn add(&self, worker: usize, packets: u64, bytes: u64, now: u64) {
+        if let Some(cell) = self.0.get(worker) {
+            cell.packets.add(packets);
+            cell.bytes.add(bytes);
+            cell.last.set(now);
+        }
+    }
+
+    /// All workers together.
+    pub fn sum(&self) -> HitSum {
+        self.0.iter().fold(HitSum::default(), |sum, cell| HitSum {
+            packets: sum.packets + cell.packets.get(),
+            bytes: sum.bytes + cell.bytes.get(),
+            last: sum.last.max(cell.last.get()),
+        })
+    }
+}
+
+/// A rule as workers need it.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// What happens to packets that match.
+    pub action: Action,
+    /// Its counters.
+    pub hits: Arc<Hits>,
+}
+
+/// The rules of some lists for packets of one family.
+#[derive(Debug)]
+pub struct Classifier {
+    /// Its number, never that of another one.
+    pub id: u32,
+    /// Finds the first entry that a packet meets.
+    pub reader: ClassifierReader,
+    /// The rules of the entries.
+    pub rules: Vec<Rule>,
+}
+
+/// All classifiers, by id.
+#[derive(Clone, Debug, Default)]
+pub struct AccessLists(Vec<Arc<Classifier>>);
+
+impl AccessLists {
+    /// Of these classifiers.
+    pub fn of(mut all: Vec<Arc<Classifier>>) -> Self {
+        all.sort_by_key(|classifier| classifier.id);
+        Self(all)
+    }
+
+    /// The one with this id; `None`: it was removed.
+    #[inline]
+    pub fn get(&self, id: u32) -> Option<&Classifier> {
+        let at = self.0.binary_search_by_key(&id, |classifier| classifier.id).ok()?;
+        Some(&self.0[at])
+    }
+}
+
+#[cfg(test)]
+mod tests;

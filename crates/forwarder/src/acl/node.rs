@@ -1,0 +1,334 @@
+//! `ip4-acl-input`, `ip6-acl-input`, `ip4-acl-output`, `ip6-acl-output`: apply the access lists of the interface that
+//! has received or that sends a packet.
+//!
+//! Output lists see forwarded packets only: the router's own replies, errors and hellos pass.
+
+use std::sync::{Arc, LazyLock};
+
+use stoa_engine::arc::{ArcHook, FeatureArc};
+use stoa_engine::gather::gather_32;
+use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::{Column, DROP, LaneSet, flags};
+use stoa_engine::{Context, Next, Node, VECTOR, Vector, clock};
+use stoa_tables::classifier::{LANES, NO_RULE};
+
+use super::essential::is_essential;
+use super::keys::{self, Family, Ip4, Ip6};
+use super::{Action, Classifier};
+use crate::arcs::{self, Arcs, IP4_INPUT, IP4_OUTPUT, IP6_INPUT, IP6_OUTPUT};
+use crate::drops::Drop;
+use crate::flow::fields::{self, Kind};
+use crate::icmp::IcmpCause;
+use crate::shared::Shared;
+
+/// Next nodes of IPv4 packets besides those of the arc.
+pub const EDGES4: &[&str] = &["icmp4-error"];
+/// Next nodes of IPv6 packets besides those of the arc.
+pub const EDGES6: &[&str] = &["icmp6-error"];
+const ERROR: u16 = 0;
+
+/// In place of the id of a rule: the packet is malformed, so that rules cannot judge it.
+const CUT: u32 = NO_RULE - 1;
+
+/// Makes the node of received IPv4 packets of one worker.
+pub fn make_input4(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
+    AclNode::<Ip4>::boxed((shared, worker), INPUT4)
+}
+
+/// Makes the node of received IPv6 packets of one worker.
+pub fn make_input6(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
+    AclNode::<Ip6>::boxed((shared, worker), INPUT6)
+}
+
+/// Makes the node of sent IPv4 packets of one worker.
+pub fn make_output4(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
+    AclNode::<Ip4>::boxed((shared, worker), OUTPUT4)
+}
+
+/// Makes the node of sent IPv6 packets of one worker.
+pub fn make_output6(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
+    AclNode::<Ip6>::boxed((shared, worker), OUTPUT6)
+}
+
+/// A family and direction.
+#[derive(Clone, Copy)]
+struct Place {
+    arc: &'static str,
+    node: &'static str,
+    of: fn(&Arcs) -> &FeatureArc,
+    is_input: bool,
+}
+
+const INPUT4: Place =
+    Place { arc: IP4_INPUT, node: "ip4-acl-input", of: |arcs| &arcs.ip4_input, is_input: true };
+const INPUT6: Place =
+    Place { arc: IP6_INPUT, node: "ip6-acl-input", of: |arcs| &arcs.ip6_input, is_input: true };
+const OUTPUT4: Place =
+    Place { arc: IP4_OUTPUT, node: "ip4-acl-output", of: |arcs| &arcs.ip4_output, is_input: false };
+const OUTPUT6: Place =
+    Place { arc: IP6_OUTPUT, node: "ip6-acl-output", of: |arcs| &arcs.ip6_output, is_input: false };
+
+struct AclNode<F: Family> {
+    shared: Arc<Shared>,
+    hook: ArcHook,
+    worker: usize,
+    place: Place,
+    /// The classifier of each lane: the argument of the feature. 0: none.
+    ids: Column<u32>,
+    keys: F::Keys,
+    /// The lanes that are classified together.
+    lanes: Vec<u8>,
+    /// The rule of each of them.
+    found: Box<[[u32; LANES]; VECTOR / LANES]>,
+}
+
+impl<F: Family> AclNode<F> {
+    fn boxed((shared, worker): (&Arc<Shared>, usize), place: Place) -> Box<dyn Node> {
+        Box::new(Self {
+            shared: shared.clone(),
+            hook: arcs::hook(place.arc, place.node),
+            worker,
+            place,
+            ids: Column::of(0),
+            keys: F::Keys::default(),
+            lanes: Vec::with_capacity(VECTOR),
+            found: Box::new([[NO_RULE; LANES]; VECTOR / LANES]),
+        })
+    }
+}
+
+impl<F: Family> Node for AclNode<F> {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let lanes = vector.len();
+        let arc = (self.place.of)(&self.shared.arcs);
+        let interfaces = if self.place.is_input { &vector.rx_if } else { &vector.tx_if };
+        gather_32(self.hook.arguments(arc), interfaces, lanes, &mut self.ids);
+        let next = self.hook.proceed(arc, interfaces, lanes, &mut vector.next);
+        if let Next::All(edge) = next {
+            vector.next[..lanes].fill(edge);
+        }
+        if !self.place.is_input {
+            for (id, flags) in self.ids.iter_mut().zip(vector.flags.iter()).take(lanes) {
+                *id = if flags & flags::OWN != 0 { 0 } else { *id };
+            }
+        }
+        let (mut left, mut is_any_refused) = (LaneSet::first_of(lanes), false);
+        while let Some(first) = left.lowest() {
+            let id = self.ids[first];
+            let same = left.take_equal(&self.ids, id);
+            if id != 0 {
+                self.lanes.clear();
+                self.lanes.extend(same.iter().map(|lane| lane as u8));
+                is_any_refused |= self.judge(cx, vector, id);
+            }
+        }
+        if is_any_refused { Next::Lanes } else { next }
+    }
+}
+
+impl<F: Family> AclNode<F> {
+    /// Judges the lanes of one classifier; whether any of them is refused.
+    fn judge(&mut self, cx: &mut Context<'_>, vector: &mut Vector, id: u32) -> bool {
+        let (shared, place, hook) = (&self.shared, self.place, self.hook);
+        let first = self.lanes.first().map_or(0, |lane| usize::from(*lane));
+        let interface = if place.is_input { vector.rx_if[first] } else { vector.tx_if[first] };
+        let argument = || argument_of(hook, (place.of)(&shared.arcs), interface);
+        let Some(classifier) = current(shared, cx.reader, id, argument) else {
+            // Removed in this moment, and nothing took its place yet.
+            let reason = refused(place.is_input).drop(F::IS_IP4).next();
+            self.lanes.iter().for_each(|lane| vector.next[usize::from(*lane)] = reason);
+            return true;
+        };
+        let columns = fields::of(shared.kernel, vector, F::PACKETS);
+        let mut is_any_malformed = false;
+        for (lanes, found) in self.lanes.chunks(LANES).zip(self.found.iter_mut()) {
+            is_any_malformed |= keys::load::<F>(&mut self.keys, columns, lanes);
+            F::look_up(&classifier.reader, &self.keys, lanes.len(), found);
+        }
+        let found = self.found.as_flattened_mut();
+        if is_any_malformed {
+            for (found, lane) in found.iter_mut().zip(&self.lanes) {
+                if Kind(columns.kind[usize::from(*lane)]).malformed().is_some() {
+                    *found = CUT;
+                }
+            }
+        }
+        count(classifier, (&self.lanes, found), vector, (self.worker, cx.now));
+        let mut is_any_refused = false;
+        for (lane, found) in self.lanes.iter().zip(found) {
+            let lane = usize::from(*lane);
+            let Some(refusal) = verdict(classifier, *found, || passes::<F>(vector, lane)) else {
+                continue;
+            };
+            is_any_refused = true;
+            vector.next[lane] = refusal.next(vector, lane, place.is_input, F::IS_IP4, ERROR);
+        }
+        is_any_refused
+    }
+}
+
+/// Counts the hits of lanes; those in a row with the same rule together.
+#[inline]
+fn count(
+    classifier: &Classifier,
+    (lanes, found): (&[u8], &[u32]),
+    vector: &Vector,
+    (worker, now): (usize, u64),
+) {
+    let (mut rule, mut packets, mut bytes) = (NO_RULE, 0, 0);
+    let add = |rule: u32, packets: u64, bytes: u64| {
+        if let Some(rule) = classifier.rules.get(rule as usize).filter(|_| packets > 0) {
+            rule.hits.add(worker, packets, bytes, now);
+        }
+    };
+    for (lane, found) in lanes.iter().zip(found) {
+        if *found != rule {
+            add(rule, packets, bytes);
+            (rule, packets, bytes) = (*found, 0, 0);
+        }
+        packets += 1;
+        bytes += u64::from(vector.length[usize::from(*lane)]);
+    }
+    add(rule, packets, bytes);
+}
+
+/// Whether a packet that no rule matches passes all the same.
+#[cold]
+#[inline(never)]
+fn passes<F: Family>(vector: &Vector, lane: usize) -> bool {
+    is_essential::<F>(&F::fields(vector.bytes(lane)), hop_limit::<F>(vector, lane))
+}
+
+fn hop_limit<F: Family>(vector: &Vector, lane: usize) -> u8 {
+    vector.bytes(lane).get(F::HOP_LIMIT).copied().unwrap_or(0)
+}
+
+/// The argument of a feature at an interface.
+fn argument_of(hook: ArcHook, arc: &FeatureArc, interface: u32) -> u32 {
+    let all = hook.arguments(arc);
+    all[interface as usize % all.len()].load(std::sync::atomic::Ordering::Acquire)
+}
+
+/// The classifier with this id. If a change has just replaced it, the one that the interface has now: new classifiers
+/// are published before interfaces name them, and old ones are removed after that.
+fn current<'a>(
+    shared: &'a Shared,
+    reader: &'a Reader,
+    id: u32,
+    argument: impl FnOnce() -> u32,
+) -> Option<&'a Classifier> {
+    let known = shared.acls.read(reader).get(id);
+    known.or_else(|| shared.acls.read(reader).get(argument()))
+}
+
+/// Why a packet is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// Its upper header is cut, so that rules cannot judge it.
+    Cut,
+    /// Without an answer.
+    Silent,
+    /// With an answer.
+    Answered,
+}
+
+impl Refusal {
+    /// The next node of a lane; an answer goes along the edge `error`.
+    #[inline]
+    fn next(
+        self,
+        vector: &mut Vector,
+        lane: usize,
+        is_input: bool,
+        is_ip4: bool,
+        error: u16,
+    ) -> u16 {
+        let cause = refused(is_input);
+        match self {
+            Self::Cut => Drop::AclTruncated.next(),
+            Self::Silent => cause.drop(is_ip4).next(),
+            Self::Answered => {
+                vector.arg[lane] = cause.code();
+                error
+            }
+        }
+    }
+}
+
+fn refused(is_input: bool) -> IcmpCause {
+    if is_input { IcmpCause::AclInput } else { IcmpCause::AclOutput }
+}
+
+/// Why a packet is refused that matches this rule; `None`: it passes. `passes` decides without a rule.
+#[inline]
+fn verdict(classifier: &Classifier, found: u32, passes: impl FnOnce() -> bool) -> Option<Refusal> {
+    match classifier.rules.get(found as usize).map(|rule| rule.action) {
+        Some(Action::Accept) => None,
+        Some(Action::Drop) => Some(Refusal::Silent),
+        Some(Action::Reject) => Some(Refusal::Answered),
+        None if found == CUT => Some(Refusal::Cut),
+        None if passes() => None,
+        None => Some(Refusal::Silent),
+    }
+}
+
+/// Where the arguments of the input features are.
+static HOOK4: LazyLock<ArcHook> = LazyLock::new(|| arcs::hook(INPUT4.arc, INPUT4.node));
+static HOOK6: LazyLock<ArcHook> = LazyLock::new(|| arcs::hook(INPUT6.arc, INPUT6.node));
+
+/// Judges an IPv4 packet that does not pass the arc of its interface, to a group or to all hosts: `next` if it passes.
+/// An answer goes along the edge `error`.
+#[cold]
+#[inline(never)]
+pub fn beside_arc4(
+    (shared, reader, worker): (&Shared, &Reader, usize),
+    (vector, lane): (&mut Vector, usize),
+    (next, error): (u16, u16),
+) -> u16 {
+    beside_arc::<Ip4>((shared, reader, worker), INPUT4, (vector, lane), (next, error))
+}
+
+/// The same for IPv6, where packets to and from link-local addresses do not pass the arc either.
+#[cold]
+#[inline(never)]
+pub fn beside_arc6(
+    (shared, reader, worker): (&Shared, &Reader, usize),
+    (vector, lane): (&mut Vector, usize),
+    (next, error): (u16, u16),
+) -> u16 {
+    beside_arc::<Ip6>((shared, reader, worker), INPUT6, (vector, lane), (next, error))
+}
+
+fn beside_arc<F: Family>(
+    (shared, reader, worker): (&Shared, &Reader, usize),
+    place: Place,
+    (vector, lane): (&mut Vector, usize),
+    (next, error): (u16, u16),
+) -> u16 {
+    if next & DROP != 0 {
+        return next;
+    }
+    let hook = if F::IS_IP4 { *HOOK4 } else { *HOOK6 };
+    let arc = (place.of)(&shared.arcs);
+    let argument = || argument_of(hook, arc, vector.rx_if[lane]);
+    let id = argument();
+    if id == 0 {
+        return next;
+    }
+    let refusal = match current(shared, reader, id, argument) {
+        Some(classifier) => {
+            let packet = F::fields(vector.bytes(lane));
+            let found = match packet.kind.malformed() {
+                None => keys::first::<F>(&classifier.reader, &packet),
+                Some(_) => CUT,
+            };
+            if let Some(rule) = classifier.rules.get(found as usize) {
+                rule.hits.add(worker, 1, vector.length[lane].into(), clock::tsc());
+            }
+            let hop_limit = hop_limit::<F>(vector, lane);
+            verdict(classifier, found, || is_essential::<F>(&packet, hop_limit))
+        }
+        None => Some(Refusal::Silent),
+    };
+    refusal.map_or(next, |refusal| refusal.next(vector, lane, true, F::IS_IP4, error))
+}

@@ -1,0 +1,54 @@
+//! What passes without a rule, classifiers by id, and counters.
+
+use stoa_tables::classifier::{Classifier as Tree, ClassifierCapacity};
+use stoa_wire::protocol;
+
+use super::essential::is_essential;
+use super::keys::{Ip4, Ip6};
+use super::*;
+use crate::flow::fields::{Kind, PacketFields};
+
+#[test]
+fn links_and_paths_work_without_rules() {
+    let message = |protocol: u8, kind: u8, code: u8| PacketFields {
+        kind: Kind(protocol.into()),
+        ports: u32::from_be_bytes([kind, code, 0, 0]),
+        ..PacketFields::default()
+    };
+    for kind in 0..=255 {
+        let always = matches!(kind, 1..=4);
+        let from_link = matches!(kind, 133..=137);
+        let listener = matches!(kind, 130..=132 | 143);
+        let packet = message(protocol::ICMP6, kind, 0);
+        assert_eq!(is_essential::<Ip6>(&packet, 64), always, "{kind}");
+        assert_eq!(is_essential::<Ip6>(&packet, 255), always || from_link, "{kind}");
+        assert_eq!(is_essential::<Ip6>(&packet, 1), always || listener, "{kind}");
+    }
+    let mut later = message(protocol::ICMP6, 135, 0);
+    later.kind.0 |= Kind::LATER;
+    assert!(!is_essential::<Ip6>(&later, 255));
+    let of4 = |number, kind, code| is_essential::<Ip4>(&message(number, kind, code), 64);
+    assert!(of4(protocol::ICMP4, 3, 4));
+    assert!(!of4(protocol::ICMP4, 3, 1));
+    assert!(!of4(protocol::UDP, 3, 4));
+    assert!(!of4(protocol::ICMP6, 2, 0), "IPv4 does not carry ICMPv6");
+}
+
+#[test]
+fn classifiers_are_found_by_id() {
+    let tree = Tree::new(ClassifierCapacity::for_rules(1)).unwrap();
+    let one = |id: u32| Arc::new(Classifier { id, reader: tree.reader(), rules: Vec::new() });
+    let all = AccessLists::of(vec![one(7), one(3), one(9)]);
+    for id in 0..12 {
+        assert_eq!(all.get(id).map(|it| it.id), [3, 7, 9].contains(&id).then_some(id));
+    }
+}
+
+#[test]
+fn hits_of_workers_are_added() {
+    let hits = Hits::new(2);
+    hits.add(0, 2, 100, 5);
+    hits.add(1, 3, 50, 4);
+    hits.add(2, 1, 1, 9);
+    assert_eq!(hits.sum(), HitSum { packets: 5, bytes: 150, last: 5 });
+}

@@ -1,0 +1,392 @@
+//! Rules of access lists of the contract, checked, and the lists of an interface.
+
+use std::collections::{BTreeSet, HashMap};
+
+use stoa_api::v1;
+use stoa_wire::protocol;
+
+use super::change::{DesiredChange, add_once};
+use super::held::Held;
+use super::{DesiredState, Prefix, ValidationErrors, address, bits, network};
+use crate::acl::Action;
+
+/// List and name of a rule.
+pub type AclRuleKey = (String, String);
+
+/// Ranges of ports of one rule and direction, at most: each pair is compiled by itself.
+const RANGES: usize = 16;
+
+/// Which parts of packets a rule matches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fragments {
+    /// All packets.
+    #[default]
+    Any,
+    /// Whole packets.
+    None,
+    /// First fragments.
+    First,
+    /// Other fragments.
+    Later,
+    /// All fragments.
+    All,
+}
+
+/// Protocols with ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
+const PORTS: [u8; 5] = [protocol::TCP, protocol::UDP, 33, 132, 136];
+
+/// A rule of an access list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AclRule {
+    /// The rule before it; "": it is the first.
+    pub after: String,
+    /// What it does.
+    pub rule: RuleOfList,
+}
+
+/// A rule without its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleOfList {
+    /// 4 or 6; 0: both.
+    pub family: u8,
+    /// Source prefix.
+    pub source: Option<Prefix>,
+    /// Destination prefix.
+    pub destination: Option<Prefix>,
+    /// DSCP, at most 63.
+    pub dscp: Option<u8>,
+    /// Upper-layer protocol.
+    pub protocol: Option<u8>,
+    /// First and last source ports; empty: any.
+    pub source_ports: Vec<(u16, u16)>,
+    /// First and last destination ports; empty: any.
+    pub destination_ports: Vec<(u16, u16)>,
+    /// Type of ICMP.
+    pub icmp_type: Option<u8>,
+    /// Code of ICMP.
+    pub icmp_code: Option<u8>,
+    /// Flags of TCP: value and mask.
+    pub tcp_flags: (u8, u8),
+    /// Parts of packets.
+    pub fragments: Fragments,
+    /// Shortest and longest packet.
+    pub length: Option<(u16, u16)>,
+    /// What happens to packets that match.
+    pub action: Action,
+}
+
+impl RuleOfList {
+    /// Whether it applies to packets of the family 4 or 6.
+    pub fn is_of(&self, family: u8) -> bool {
+        self.family == 0 || self.family == family
+    }
+
+    /// A rule that matches all packets.
+    pub fn all(action: Action) -> Self {
+        Self {
+            family: 0,
+            source: None,
+            destination: None,
+            dscp: None,
+            protocol: None,
+            source_ports: Vec::new(),
+            destination_ports: Vec::new(),
+            icmp_type: None,
+            icmp_code: None,
+            tcp_flags: (0, 0),
+            fragments: Fragments::Any,
+            length: None,
+            action,
+        }
+    }
+}
+
+/// The access lists of an interface, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AclSets {
+    /// Of received IPv4 packets.
+    pub in4: Vec<String>,
+    /// Of received IPv6 packets.
+    pub in6: Vec<String>,
+    /// Of IPv4 packets that it sends.
+    pub out4: Vec<String>,
+    /// Of IPv6 packets that it sends.
+    pub out6: Vec<String>,
+}
+
+impl From<&v1::AclSets> for AclSets {
+    fn from(sets: &v1::AclSets) -> Self {
+        let v1::AclSets { in4, in6, out4, out6 } = sets.clone();
+        Self { in4, in6, out4, out6 }
+    }
+}
+
+fn path((acl, name): (&str, &str)) -> String {
+    format!("rule {name:?} of access list {acl:?}")
+}
+
+impl DesiredChange {
+    pub(super) fn add_acl_rules(&mut self, rules: &[v1::AclRule], errors: &mut ValidationErrors) {
+        for rule in rules {
+            let path = || path((&rule.acl, &rule.name));
+            match checked(rule) {
+                Ok(checked) => {
+                    let key = (rule.acl.clone(), rule.name.clone());
+                    let fix = "Send each rule once.";
+                    add_once(&mut self.acl_rules, (key, Some(checked)), path, fix, errors);
+                }
+                Err((cause, fix)) => errors.add(path(), cause, fix),
+            }
+        }
+    }
+
+    pub(super) fn remove_acl_rules(
+        &mut self,
+        keys: &[v1::AclRuleKey],
+        errors: &mut ValidationErrors,
+    ) {
+        for v1::AclRuleKey { acl, name } in keys {
+            let object = ((acl.clone(), name.clone()), None);
+            let fix = "Send each object once, or its removal.";
+            add_once(&mut self.acl_rules, object, || path((acl, name)), fix, errors);
+        }
+    }
+}
+
+/// The cause of an error and its fix.
+type Fault = (String, &'static str);
+
+fn fault<T>(cause: impl Into<String>, fix: &'static str) -> Result<T, Fault> {
+    Err((cause.into(), fix))
+}
+
+/// Checks a rule on its own.
+fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
+    if rule.acl.is_empty() || rule.name.is_empty() {
+        return fault("has no name", "Set the names of the list and of the rule.");
+    }
+    if !matches!(rule.family, 0 | 4 | 6) {
+        return fault("has an invalid family", "Use 4, 6, or 0 for both.");
+    }
+    if rule.family == 0 && (rule.source.is_some() || rule.destination.is_some()) {
+        return fault("has addresses without a family", "Set the family.");
+    }
+    let action = match v1::AclAction::try_from(rule.action) {
+        Ok(v1::AclAction::AclAccept) => Action::Accept,
+        Ok(v1::AclAction::AclDrop) => Action::Drop,
+        Ok(v1::AclAction::AclReject) => Action::Reject,
+        Err(_) => return fault("has an unknown action", "Use accept, drop or reject."),
+    };
+    let fragments = match v1::AclFragment::try_from(rule.fragment) {
+        Ok(v1::AclFragment::AnyPacket) => Fragments::Any,
+        Ok(v1::AclFragment::NoFragment) => Fragments::None,
+        Ok(v1::AclFragment::FirstFragment) => Fragments::First,
+        Ok(v1::AclFragment::LaterFragment) => Fragments::Later,
+        Ok(v1::AclFragment::AnyFragment) => Fragments::All,
+        Err(_) => return fault("has an unknown fragment state", "Use one of the contract."),
+    };
+    let tcp_flags = (small(Some(rule.tcp_flags), 255)?, small(Some(rule.tcp_flags_mask), 255)?);
+    let tcp_flags = (tcp_flags.0.unwrap_or(0), tcp_flags.1.unwrap_or(0));
+    if tcp_flags.0 & !tcp_flags.1 != 0 {
+        return fault("has TCP flags outside of their mask", "Add them to the mask.");
+    }
+    let length = rule.length.as_ref().map(|it| (range(it), it));
+    let length = match length {
+        Some((None, it)) => {
+            let cause = format!("has the lengths {} to {}", it.first, it.last);
+            return fault(cause, "Use at most 65,535, the lower one first.");
+        }
+        Some((known, _)) => known,
+        None => None,
+    };
+    let rule_of_list = RuleOfList {
+        family: rule.family as u8,
+        source: prefix(rule.source.as_ref(), rule.family)?,
+        destination: prefix(rule.destination.as_ref(), rule.family)?,
+        dscp: small(rule.dscp, 63)?,
+        protocol: small(rule.protocol, 255)?,
+        source_ports: ports(&rule.source_ports)?,
+        destination_ports: ports(&rule.destination_ports)?,
+        icmp_type: small(rule.icmp_type, 255)?,
+        icmp_code: small(rule.icmp_code, 255)?,
+        tcp_flags,
+        fragments,
+        length,
+        action,
+    };
+    check_upper(&rule_of_list)?;
+    Ok(AclRule { after: rule.after.clone(), rule: rule_of_list })
+}
+
+/// Checks that packets can have what a rule looks at in the header of the upper layer.
+fn check_upper(rule: &RuleOfList) -> Result<(), Fault> {
+    let has_ports = !rule.source_ports.is_empty() || !rule.destination_ports.is_empty();
+    let has_type = rule.icmp_type.is_some() || rule.icmp_code.is_some();
+    let has_flags = rule.tcp_flags.1 != 0;
+    if has_ports && !rule.protocol.is_some_and(|it| PORTS.contains(&it)) {
+        return fault("has ports without a protocol that has them", "Set the protocol.");
+    }
+    let icmp = if rule.family == 4 { protocol::ICMP4 } else { protocol::ICMP6 };
+    if has_type && (rule.family == 0 || rule.protocol != Some(icmp)) {
+        return fault("has an ICMP type without its family and protocol", "Set both.");
+    }
+    if has_flags && rule.protocol != Some(protocol::TCP) {
+        return fault("has TCP flags without the protocol TCP", "Set the protocol.");
+    }
+    if rule.fragments == Fragments::Later && (has_ports || has_type || has_flags) {
+        let cause = "looks at a header that later fragments do not have";
+        return fault(cause, "Remove ports, types and flags, or match other fragments.");
+    }
+    Ok(())
+}
+
+fn small(value: Option<u32>, most: u32) -> Result<Option<u8>, Fault> {
+    match value {
+        Some(value) if value > most => {
+            fault(format!("has the value {value}, more than {most}"), "Use a smaller value.")
+        }
+        value => Ok(value.map(|value| value as u8)),
+    }
+}
+
+fn range(range: &v1::PortRange) -> Option<(u16, u16)> {
+    let range = (u16::try_from(range.first).ok()?, u16::try_from(range.last).ok()?);
+    (range.0 <= range.1).then_some(range)
+}
+
+fn ports(ranges: &[v1::PortRange]) -> Result<Vec<(u16, u16)>, Fault> {
+    if ranges.len() > RANGES {
+        return fault(format!("has {} ranges of ports", ranges.len()), "Use at most 16.");
+    }
+    let one = |it: &v1::PortRange| match range(it) {
+        Some(range) => Ok(range),
+        None => fault(
+            format!("has the ports {} to {}", it.first, it.last),
+            "Use two ports up to 65,535, the lower one first.",
+        ),
+    };
+    ranges.iter().map(one).collect()
+}
+
+fn prefix(prefix: Option<&v1::Prefix>, family: u32) -> Result<Option<Prefix>, Fault> {
+    let Some(prefix) = prefix else { return Ok(None) };
+    let ip = address(&prefix.address).filter(|ip| ip.is_ipv4() == (family == 4));
+    let Some(ip) = ip.filter(|ip| prefix.length <= u32::from(bits(*ip))) else {
+        let cause = "has a prefix that is too long, or of another family";
+        return fault(cause, "Use a prefix of the rule's family.");
+    };
+    let length = prefix.length as u8;
+    if network(ip, length) != ip {
+        return fault(format!("has host bits set in {ip}/{length}"), "Clear the host bits.");
+    }
+    Ok(Some((ip, length)))
+}
+
+impl DesiredState {
+    /// The rules of a list in their order, with their names. A list that [`Held::check`] refuses may have fewer.
+    pub fn acl_rules_of(&self, acl: &str) -> Vec<(&String, &AclRule)> {
+        let of_list = self.acl_rules.range((acl.to_owned(), String::new())..);
+        let of_list = of_list.take_while(|((list, _), _)| list == acl);
+        let by_former: HashMap<&str, (&String, &AclRule)> =
+            of_list.map(|((_, name), rule)| (rule.after.as_str(), (name, rule))).collect();
+        let (mut ordered, mut last) = (Vec::with_capacity(by_former.len()), "");
+        while let Some((name, rule)) = by_former.get(last) {
+            if ordered.len() == by_former.len() {
+                break;
+            }
+            ordered.push((*name, *rule));
+            last = name;
+        }
+        ordered
+    }
+
+    fn acl_count(&self, acl: &str) -> usize {
+        let of_list = self.acl_rules.range((acl.to_owned(), String::new())..);
+        of_list.take_while(|((list, _), _)| list == acl).count()
+    }
+}
+
+impl Held {
+    /// Checks after an exchange that the rules of touched lists are in one row.
+    pub(super) fn check_acls(&self, inverse: &DesiredChange, errors: &mut ValidationErrors) {
+        let touched: BTreeSet<&String> = inverse.acl_rules.keys().map(|(acl, _)| acl).collect();
+        for acl in touched {
+            let (all, in_row) =
+                (self.desired().acl_count(acl), self.desired().acl_rules_of(acl).len());
+            if all != in_row {
+                let cause = format!("has {all} rules, of which {in_row} are in one row");
+                let fix = "Name the rule before each, and none before the first.";
+                errors.add(format!("access list {acl:?}"), cause, fix);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(name: &str, after: &str) -> v1::AclRule {
+        let (acl, name, after) = ("edge".to_owned(), name.to_owned(), after.to_owned());
+        v1::AclRule { acl, name, after, family: 4, ..v1::AclRule::default() }
+    }
+
+    fn parsed(acl_rules: Vec<v1::AclRule>) -> Result<DesiredState, Vec<String>> {
+        let parsed = DesiredState::parse(&v1::Desired { acl_rules, ..v1::Desired::default() });
+        parsed
+            .map_err(|all| all.into_iter().map(|it| format!("{} {}", it.path, it.cause)).collect())
+    }
+
+    #[test]
+    fn rules_are_in_the_order_of_their_predecessors() {
+        let desired = parsed(vec![rule("c", "a"), rule("a", "b"), rule("b", "")]).unwrap();
+        let order: Vec<_> = desired.acl_rules_of("edge").iter().map(|(name, _)| *name).collect();
+        assert_eq!(order, ["b", "a", "c"]);
+        assert!(desired.acl_rules_of("other").is_empty());
+        for wrong in [
+            vec![rule("a", "b"), rule("b", "a")],
+            vec![rule("a", ""), rule("b", "")],
+            vec![rule("a", ""), rule("b", "c")],
+            vec![rule("a", ""), rule("b", "b")],
+        ] {
+            assert_eq!(parsed(wrong).unwrap_err().len(), 1);
+        }
+    }
+
+    #[test]
+    fn invalid_rules_are_refused() {
+        let with = |change: fn(&mut v1::AclRule)| {
+            let mut rule = rule("a", "");
+            change(&mut rule);
+            parsed(vec![rule]).err().unwrap_or_default().len()
+        };
+        assert_eq!(with(|_| {}), 0);
+        let wrong: [fn(&mut v1::AclRule); 15] = [
+            |it| it.family = 5,
+            |it| it.acl.clear(),
+            |it| it.dscp = Some(64),
+            |it| it.protocol = Some(256),
+            |it| it.tcp_flags = 2,
+            |it| it.action = 7,
+            |it| it.fragment = 7,
+            |it| {
+                it.protocol = Some(17);
+                it.source_ports = vec![v1::PortRange { first: 9, last: 8 }];
+            },
+            |it| it.source_ports = vec![v1::PortRange { first: 1, last: 8 }],
+            |it| it.icmp_type = Some(8),
+            |it| (it.icmp_type, it.protocol) = (Some(8), Some(58)),
+            |it| (it.tcp_flags_mask, it.protocol) = (2, Some(17)),
+            |it| {
+                (it.tcp_flags_mask, it.protocol) = (2, Some(6));
+                it.fragment = v1::AclFragment::LaterFragment.into();
+            },
+            |it| it.length = Some(v1::PortRange { first: 0, last: 65_536 }),
+            |it| it.source = Some(v1::Prefix { address: vec![10, 0, 0, 1], length: 8 }),
+        ];
+        for (at, change) in wrong.into_iter().enumerate() {
+            assert_eq!(with(change), 1, "{at}");
+        }
+        assert_eq!(parsed(vec![rule("a", ""), rule("a", "")]).unwrap_err().len(), 1);
+    }
+}

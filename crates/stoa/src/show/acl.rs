@@ -1,0 +1,146 @@
+//! Access lists: rules with their hits, and where the lists are attached.
+
+use std::io::Write;
+
+use comfy_table::{Cell, Table};
+use serde_json::{Value, json};
+use stoa_api::acl::{action_text, conditions_text};
+use stoa_api::date;
+use stoa_api::v1::{AclAttachment, AclRuleState, ShowAclsReply, ShowAclsRequest};
+
+use super::{count, duration, table, unix_s, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Requests the lists, or the one of a name, and prints them.
+pub async fn show(
+    client: &mut Client,
+    name: Option<&str>,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let request = ShowAclsRequest { acl: name.unwrap_or_default().to_owned() };
+    let reply = client.show_acls(request).await?.into_inner();
+    if as_json {
+        writeln!(out, "{}", to_json(&reply))?;
+        return Ok(());
+    }
+    if reply.rules.is_empty() && reply.empty.is_empty() {
+        writeln!(out, "No access lists: all packets pass.")?;
+        return Ok(());
+    }
+    write(&to_table(&reply.rules), out)?;
+    for name in &reply.empty {
+        writeln!(out, "{name} has no rules.")?;
+    }
+    writeln!(out)?;
+    if reply.attachments.is_empty() {
+        writeln!(out, "Attached to no interface.")?;
+        return Ok(());
+    }
+    write(&attachments(&reply.attachments), out)?;
+    Ok(())
+}
+
+fn to_table(rules: &[AclRuleState]) -> Table {
+    let columns = ["acl", ">#", "rule", "match", "action", ">hits", ">bytes", "last hit"];
+    let mut table = table(&columns);
+    for state in rules {
+        let Some(rule) = &state.rule else { continue };
+        table.add_row(vec![
+            Cell::new(&rule.acl),
+            Cell::new(state.position),
+            Cell::new(&rule.name),
+            Cell::new(conditions_text(rule)),
+            Cell::new(action_text(rule.action())),
+            count(state.packets),
+            count(state.bytes),
+            Cell::new(last_hit(state.last_hit_unix_s, unix_s())),
+        ]);
+    }
+    table
+}
+
+fn last_hit(unix_s: u64, now: u64) -> String {
+    match unix_s {
+        0 => "never".to_owned(),
+        unix_s => format!("{} ago", duration(now.saturating_sub(unix_s))),
+    }
+}
+
+fn attachments(attachments: &[AclAttachment]) -> Table {
+    let mut table = table(&["interface", "direction", "family", "lists in order"]);
+    for it in attachments {
+        let family = format!("IPv{}", it.family);
+        table.add_row([&it.interface, &it.direction, &family, &it.acls.join(", ")]);
+    }
+    table
+}
+
+fn to_json(reply: &ShowAclsReply) -> Value {
+    let rules: Vec<Value> = reply.rules.iter().filter_map(rule).collect();
+    let attachment = |it: &AclAttachment| json!({ "interface": it.interface, "direction": it.direction, "family": it.family, "acls": it.acls });
+    let attachments: Vec<Value> = reply.attachments.iter().map(attachment).collect();
+    json!({ "rules": rules, "attachments": attachments, "empty": reply.empty })
+}
+
+fn rule(state: &AclRuleState) -> Option<Value> {
+    let rule = state.rule.as_ref()?;
+    let last_hit = (state.last_hit_unix_s > 0).then(|| date::of_unix_s(state.last_hit_unix_s));
+    Some(json!({
+        "acl": rule.acl,
+        "position": state.position,
+        "rule": rule.name,
+        "match": conditions_text(rule),
+        "action": action_text(rule.action()),
+        "packets": state.packets,
+        "bytes": state.bytes,
+        "last_hit": last_hit,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_api::v1::{AclAction, AclRule};
+
+    use super::*;
+
+    #[test]
+    fn rules_and_attachments_are_shown() {
+        let rule = AclRule {
+            acl: "edge".into(),
+            name: "web".into(),
+            family: 4,
+            protocol: Some(6),
+            action: AclAction::AclReject.into(),
+            ..AclRule::default()
+        };
+        let state = AclRuleState {
+            rule: Some(rule),
+            packets: 1_234,
+            position: 1,
+            ..AclRuleState::default()
+        };
+        let text = to_table(std::slice::from_ref(&state)).to_string();
+        assert!(text.contains("family IPv4 protocol tcp") && text.contains("1,234"), "{text}");
+        assert!(text.contains("reject") && text.contains("never"), "{text}");
+        assert_eq!(last_hit(100, 160), "1 min 0 s ago");
+        let attachment = AclAttachment {
+            interface: "wan".into(),
+            direction: "in".into(),
+            family: 4,
+            acls: vec!["edge".into()],
+        };
+        let reply = ShowAclsReply {
+            rules: vec![state],
+            attachments: vec![attachment],
+            ..ShowAclsReply::default()
+        };
+        let shown = to_json(&reply);
+        assert_eq!(shown["rules"][0]["action"], "reject");
+        assert_eq!(
+            (&shown["rules"][0]["last_hit"], &shown["attachments"][0]["acls"][0]),
+            (&Value::Null, &json!("edge"))
+        );
+    }
+}

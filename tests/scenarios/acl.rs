@@ -1,0 +1,160 @@
+//! Access lists with the tools that people use: what they see of accepted, dropped and rejected packets.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stoa_lab::{Background, Configuration, Host, Result, Router, Tool, Topology, stoa_binary};
+use stoa_scenarios::{Scenario, side};
+
+/// Ports behind the router that listen: accepted, dropped, rejected, and without a rule.
+const PORTS: [u16; 4] = [8000, 8001, 8002, 8003];
+
+const MODULE: &str = "ietf-access-control-list";
+
+fn rule(name: &str, matches: &Value, action: &str) -> Value {
+    let actions = json!({ "forwarding": format!("{MODULE}:{action}") });
+    json!({ "name": name, "matches": matches, "actions": actions })
+}
+
+fn to_port(port: u16) -> Value {
+    json!({ "tcp": { "destination-port": { "port": port } } })
+}
+
+/// A list of both families, and one that lets answers out.
+fn lists() -> Value {
+    let rules = [
+        rule("open", &to_port(PORTS[0]), "accept"),
+        rule("silent", &to_port(PORTS[1]), "drop"),
+        rule("closed", &to_port(PORTS[2]), "reject"),
+        rule("echo4", &json!({ "ipv4": { "protocol": 1 } }), "accept"),
+        // Not all ICMPv6: without neighbour advertisements the router soon finds no host to answer.
+        rule("echo6", &json!({ "icmp": { "type": 128 } }), "reject"),
+    ];
+    let [open, silent, closed, echo4, echo6] = rules;
+    let tcp = [open, silent, closed];
+    json!({
+        "acl": [
+            { "name": "services", "aces": { "ace": tcp } },
+            { "name": "four", "type": format!("{MODULE}:ipv4-acl-type"), "aces": { "ace": [echo4] } },
+            { "name": "six", "type": format!("{MODULE}:ipv6-acl-type"), "aces": { "ace": [echo6] } },
+        ],
+        "attachment-points": { "interface": [{
+            "interface-id": "host-a",
+            "ingress": { "acl-sets": { "acl-set": [
+                { "name": "services" }, { "name": "four" }, { "name": "six" },
+            ] } },
+        }] },
+    })
+}
+
+/// The exit code of curl to a port: 0, 7 (refused) or 28 (no answer).
+fn curl(host: &Host, address: &str, port: u16) -> Result<Option<i32>> {
+    let url = format!("http://{address}:{port}/");
+    let arguments = ["-s", "-o", "/dev/null", "--max-time", "3", &url];
+    Ok(host.command(Tool::CURL)?.args(arguments).run()?.status.code())
+}
+
+fn serve(host: &Host, port: u16) -> Result<Background> {
+    let program = "import http.server, socket, sys\n\
+        class Server(http.server.ThreadingHTTPServer):\n    address_family = socket.AF_INET6\n\
+        server = Server(('::', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)\n\
+        print('ready', flush=True)\nserver.serve_forever()\n";
+    let server = host.command(Tool::PYTHON)?.args(["-c", program, &port.to_string()]).spawn()?;
+    server.wait_for("ready", Duration::from_secs(20))?;
+    Ok(server)
+}
+
+#[test]
+fn tools_see_what_is_accepted_dropped_and_rejected() -> Result<()> {
+    let sides = [side("host-a", 1)?, side("host-b", 2)?];
+    let topology = Topology::new(&sides)?;
+    let mut configuration = Configuration::new(&sides).json();
+    let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
+    router.wait_up(&["host-a", "host-b"])?;
+    let scenario = Scenario { router, topology };
+    scenario.hosts_reach_each_other()?;
+    let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
+    let servers = PORTS.map(|port| serve(b, port));
+    let servers = servers.into_iter().collect::<Result<Vec<_>>>()?;
+    let (four, six) = (b.address(false)?.to_string(), format!("[{}]", b.address(true)?));
+    for port in PORTS {
+        assert_eq!(curl(a, &four, port)?, Some(0), "port {port} before there are lists");
+    }
+
+    configuration[format!("{MODULE}:acls")] = lists();
+    let output = scenario.router.reload(&configuration)?;
+    assert!(output.success(), "{}{}", output.stdout, output.stderr);
+    for address in [&four, &six] {
+        let codes = PORTS.map(|port| curl(a, address, port).ok().flatten());
+        assert_eq!(codes, [Some(0), Some(28), Some(7), Some(28)], "{address}");
+    }
+    let ports = "8000-8003";
+    let command =
+        a.command(Tool::NMAP)?.args(["-n", "-Pn", "-sS", "--max-retries", "1", "-p", ports, &four]);
+    let scanned = command.deadline(Duration::from_secs(60)).run()?.stdout;
+    for (port, state) in PORTS.into_iter().zip(["open", "filtered", "closed", "filtered"]) {
+        let line = scanned.lines().find(|line| line.starts_with(&format!("{port}/tcp")));
+        assert!(line.is_some_and(|line| line.contains(state)), "{port} is {state}: {scanned}");
+    }
+    let ping =
+        |address: &str| a.command(Tool::PING)?.args(["-n", "-c", "2", "-W", "1", address]).run();
+    assert!(ping(&four)?.success());
+    let refused = ping(&b.address(true)?.to_string())?;
+    assert!(!refused.success() && refused.stdout.contains("prohibited"), "{}", refused.stdout);
+
+    let shown = scenario.router.show("acl")?;
+    let hits = |name: &str| {
+        let rules = shown["rules"].as_array().into_iter().flatten();
+        rules.clone().find(|rule| rule["rule"] == name).and_then(|rule| rule["packets"].as_u64())
+    };
+    for name in ["open", "silent", "closed", "echo4", "echo6"] {
+        assert!(hits(name).is_some_and(|hits| hits > 0), "{name}: {shown}");
+    }
+    assert_eq!(shown["attachments"][0]["interface"], "host-a", "{shown}");
+    assert!(scenario.router.dropped("acl-input")? > 0);
+    verdicts(&scenario, &a.address(false)?.to_string(), &four)?;
+
+    // Without lists, all ports are open again.
+    configuration[format!("{MODULE}:acls")] = json!({});
+    let output = scenario.router.reload(&configuration)?;
+    assert!(output.success(), "{}{}", output.stdout, output.stderr);
+    assert_eq!(curl(a, &four, PORTS[1])?, Some(0));
+    drop(servers);
+    scenario.end()
+}
+
+/// `stoa acl test` agrees with what the tools have seen.
+fn verdicts(scenario: &Scenario, source: &str, destination: &str) -> Result<()> {
+    for (port, action, rule) in
+        [(8000, "accept", Some("open")), (8002, "reject", Some("closed")), (8003, "drop", None)]
+    {
+        let port = port.to_string();
+        let output = scenario.router.call(&[
+            "acl",
+            "test",
+            "--interface",
+            "host-a",
+            "--direction",
+            "in",
+            "--source",
+            source,
+            "--destination",
+            destination,
+            "--protocol",
+            "tcp",
+            "--destination-port",
+            &port,
+            "--json",
+        ])?;
+        let verdict: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
+        assert_eq!(
+            (&verdict["action"], &verdict["rule"]),
+            (&json!(action), &json!(rule)),
+            "{}{}",
+            output.stdout,
+            output.stderr
+        );
+        assert_eq!(output.success(), action == "accept");
+    }
+    Ok(())
+}
