@@ -5,6 +5,7 @@
 //! least disturbed window is reported, because other windows on a shared machine include the load
 //! of its neighbours.
 
+mod access_lists;
 mod feature;
 mod layout;
 pub(crate) mod mix;
@@ -95,6 +96,8 @@ pub struct Figures {
     pub features: Vec<&'static str>,
     /// Features of an interface without traffic.
     pub features_elsewhere: Vec<&'static str>,
+    /// Rules of the receiving interfaces, if they have access lists.
+    pub acl: Option<String>,
     /// Whether frames were tagged.
     pub vlan: bool,
     /// Flows.
@@ -145,6 +148,7 @@ impl Figures {
             random_sources: workload.has_random_sources(),
             features: feature::names(&workload.features),
             features_elsewhere: feature::names(&workload.features_elsewhere),
+            acl: workload.acl.map(|set| set.to_string()),
             vlan: workload.is_tagged,
             flows: workload.flows,
             update_rate: workload.update_rate,

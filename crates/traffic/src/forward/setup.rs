@@ -11,6 +11,7 @@ use stoa_forwarder::control::desired::{
 use stoa_ports::generator::PREPARED;
 use stoa_ports::{GeneratorConfig, NullConfig, PortConfig};
 
+use super::access_lists;
 use super::layout::{Layout, Side, VLAN};
 use super::senders::{PortSenders, interface_of};
 use super::targets::Table;
@@ -47,8 +48,11 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
     add_ports(&mut desired, (workload, layout), tables)?;
     let mut features = workload.features.iter().chain(&workload.features_elsewhere);
     desired.noop_origin = features.any(|feature| feature.is_of_router());
+    let set = workload.acl;
+    let acls = set.map(|set| access_lists::add(&mut desired, set, tables)).unwrap_or_default();
     for at in 0..layout.interfaces() {
         let mut interface = interface(layout, tables, (Side::In, at));
+        interface.acls.clone_from(&acls);
         enable(workload, Side::In, &mut interface);
         add_interface(&mut desired, layout, (Side::In, at), interface);
     }

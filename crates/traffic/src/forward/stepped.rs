@@ -107,6 +107,9 @@ mod tests {
         all_forwarded(|it| (it.vlans, it.next_hops) = (1000, 64), &[]);
         all_forwarded(|it| (it.vlans, it.is_qinq, it.ip, it.frame) = (500, true, Ip::V6, 78), &[]);
         all_forwarded(|it| it.vrfs = 16, &[]);
+        let rules = "firewall:300".parse().ok();
+        let nodes = ["ip4-acl-input", "ip6-acl-input"];
+        all_forwarded(|it| (it.acl, it.mix) = (rules, Some(Mix::Imix2)), &nodes);
         all_forwarded(|it| (it.vrfs, it.vlans, it.ports, it.next_hops) = (3, 5, 2, 7), &[]);
         all_forwarded(|it| it.mix = Some(Mix::Campus), &[]);
         all_forwarded(|it| it.features_elsewhere = vec![Feature::UrpfLoose], &[]);

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use stoa_engine::{INTERFACES, VECTOR};
+use stoa_forwarder::acl;
 use stoa_forwarder::control::VRFS;
 use stoa_forwarder::kernel::Kernel;
 
@@ -13,6 +14,7 @@ use super::feature::Feature;
 use super::layout::{Layout, SIDE_MAX};
 use super::mix::Mix;
 use super::tunnels::{self, Direction, TUNNELS_MAX};
+use crate::classify::RuleSet;
 use crate::prefixes::Source;
 
 /// The most routes of a table without a file.
@@ -120,6 +122,9 @@ pub struct Workload {
     pub features: Vec<Feature>,
     /// Features of an interface without traffic.
     pub features_elsewhere: Vec<Feature>,
+    /// Rules of the access lists of the receiving interfaces, at most [`acl::RULES`] in both families together; all
+    /// accept.
+    pub acl: Option<RuleSet>,
     /// Whether received and sent frames have a VLAN tag.
     pub is_tagged: bool,
     /// A mix of frame sizes in place of `frame`.
@@ -242,6 +247,13 @@ impl Workload {
                 );
             }
         }
+        let most = acl::RULES / self.families().len().max(1);
+        if let Some(set) = self.acl.filter(|set| set.rules > most) {
+            return Err(format!(
+                "{set}: access lists have at most {} rules; give {most} or fewer",
+                acl::RULES
+            ));
+        }
         if self.has_random_sources() && self.flows > FLOWS_OF_SOURCE {
             return Err(format!(
                 "{} flows need several addresses for each source: give at most {FLOWS_OF_SOURCE} \
@@ -290,6 +302,7 @@ pub(super) mod tests {
             random_sources: false,
             features: Vec::new(),
             features_elsewhere: Vec::new(),
+            acl: None,
             is_tagged: false,
             frame: 64,
             mix: None,
@@ -320,6 +333,9 @@ pub(super) mod tests {
         assert!(refused(&|it| it.vrfs = 256).contains("give 0 to 255"));
         let both = vec![Feature::UrpfStrict, Feature::UrpfLoose];
         assert!(refused(&|it| it.features = both.clone()).contains("one mode"));
+        let rules = |kind: &str| kind.parse().ok();
+        assert_eq!(refused(&|it| it.acl = rules("acl:4096")), "");
+        assert!(refused(&|it| it.acl = rules("acl:4097")).contains("give 4096 or fewer"));
         let strict = vec![Feature::UrpfStrict];
         let many = |it: &mut Workload| (it.features, it.flows) = (strict.clone(), 16_385);
         assert!(refused(&many).contains("at most 16384"));

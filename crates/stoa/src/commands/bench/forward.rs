@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use stoa_forwarder::kernel::Kernel;
+use stoa_traffic::classify::RuleSet;
 use stoa_traffic::forward::{
     self, BenchError, Direction, Feature, Figures, Ip, Mix, Visits, Workload,
 };
@@ -33,6 +34,7 @@ enum Family {
   stoa bench forward --vrfs 16 --routes 1000 --destinations random
   stoa bench forward --tunnels 1000 --routes 1000 --destinations random
   stoa bench forward --prefixes routes.txt.gz --destinations random --feature urpf-strict
+  stoa bench forward --routes 1000 --destinations random --acl acl:600
 
 A file of prefixes has one address/length per line, plain or gzip.
 To price one feature, compare with --random-sources instead of --feature: both send the same packets.")]
@@ -129,6 +131,9 @@ struct Layout {
     /// Features of one more interface, which has no traffic: what others pay for a feature
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     feature_elsewhere: Vec<Feature>,
+    /// Attach an access list of generated rules to the receiving interfaces (N: 1 to 4096); all rules accept
+    #[arg(long, value_name = "acl:N|firewall:N|chain:N")]
+    acl: Option<RuleSet>,
 }
 
 fn workload(forward: Arguments) -> Result<Workload, Failure> {
@@ -153,6 +158,7 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         random_sources: forward.layout.random_sources,
         features: forward.layout.feature,
         features_elsewhere: forward.layout.feature_elsewhere,
+        acl: forward.layout.acl,
         is_tagged: forward.vlan,
         frame: forward.frame.unwrap_or(shortest),
         mix: forward.mix,
@@ -235,6 +241,7 @@ fn layout(figures: &Figures) -> String {
         parts.push("random sources".to_owned());
     }
     parts.extend(figures.features.iter().map(|name| (*name).to_owned()));
+    parts.extend(figures.acl.iter().map(|set| format!("access list {set}")));
     parts.extend(figures.features_elsewhere.iter().map(|name| format!("{name} elsewhere")));
     parts.iter().map(|part| format!(", {part}")).collect()
 }
