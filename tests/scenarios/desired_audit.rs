@@ -47,7 +47,18 @@ fn configuration() -> Value {
         "vrf": "default", "address-family": "ipv4", "priority": 100,
         "match": { "source-prefix": "10.1.0.0/16" }, "table": "second"
     });
+    let lists = json!({
+        "acl": [{ "name": "web", "aces": { "ace": [{
+            "name": "https", "matches": { "tcp": { "destination-port": { "port": 443 } } },
+            "actions": { "forwarding": "ietf-access-control-list:accept" },
+        }] } }],
+        "attachment-points": { "interface": [{
+            "interface-id": "gre0",
+            "ingress": { "acl-sets": { "acl-set": [{ "name": "web" }] } },
+        }] },
+    });
     json!({
+        "ietf-access-control-list:acls": lists,
         "stoa-vrf:vrfs": { "vrf": [{ "name": "second" }] },
         "stoa-system:system": { "punt": { "class": [{ "name": "arp", "rate": 200 }] } },
         "ietf-interfaces:interfaces": { "interface": [lan, tunnel] },
