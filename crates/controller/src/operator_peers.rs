@@ -28,8 +28,8 @@ impl ForwarderProcess {
         }
     }
 
-    /// Whether the process that made this connection may be an operator. It is asked when the connection is made: later,
-    /// the connection may have been passed on.
+    /// Whether the process that made this connection may be an operator. It is asked when the connection is made:
+    /// later, the connection may have been passed on.
     pub fn may_connect(&self, stream: &UnixStream) -> bool {
         // A process of another namespace has none here. The forwarder is in that of its supervisor, or has a unit.
         let Some((user, pid)) = peer(stream) else { return stream.peer_cred().is_ok() };
