@@ -2,7 +2,7 @@
 //!
 //! Features of the arcs of received and of sent IP packets. The lists of an interface, direction and family are one
 //! [`Classifier`]; the argument of the feature is its id. Packets to groups and to link-local addresses do not pass the
-//! input arcs: `ip4-input` and `ip6-input` have them judged one by one ([`beside_arc4`], [`beside_arc6`]).
+//! input arcs: `ip4-input` and `ip6-input` ask about them one by one ([`beside_arc4`], [`beside_arc6`]).
 
 mod essential;
 pub mod keys;

@@ -27,7 +27,7 @@ pub const EDGES4: &[&str] = &["icmp4-error"];
 pub const EDGES6: &[&str] = &["icmp6-error"];
 const ERROR: u16 = 0;
 
-/// In place of the id of a rule: the packet is malformed, so that rules cannot judge it.
+/// In place of the id of a rule: the packet is malformed, so that rules cannot decide about it.
 const CUT: u32 = NO_RULE - 1;
 
 /// Makes the node of received IPv4 packets of one worker.
@@ -117,9 +117,8 @@ impl<F: Family> Node for AclNode<F> {
             let id = self.ids[first];
             let same = left.take_equal(&self.ids, id);
             if id != 0 {
-                self.lanes.clear();
-                self.lanes.extend(same.iter().map(|lane| lane as u8));
-                is_any_refused |= self.judge(cx, vector, id);
+                let is_refused = self.decide(cx, vector, id, &same);
+                is_any_refused |= is_refused.unwrap_or_else(|| self.decide_again(cx, vector, same));
             }
         }
         if is_any_refused { Next::Lanes } else { next }
@@ -127,18 +126,19 @@ impl<F: Family> Node for AclNode<F> {
 }
 
 impl<F: Family> AclNode<F> {
-    /// Judges the lanes of one classifier; whether any of them is refused.
-    fn judge(&mut self, cx: &mut Context<'_>, vector: &mut Vector, id: u32) -> bool {
-        let (shared, place, hook) = (&self.shared, self.place, self.hook);
-        let first = self.lanes.first().map_or(0, |lane| usize::from(*lane));
-        let interface = if place.is_input { vector.rx_if[first] } else { vector.tx_if[first] };
-        let argument = || argument_of(hook, (place.of)(&shared.arcs), interface);
-        let Some(classifier) = current(shared, cx.reader, id, argument) else {
-            // Removed in this moment, and nothing took its place yet.
-            let reason = refused(place.is_input).drop(F::IS_IP4).next();
-            self.lanes.iter().for_each(|lane| vector.next[usize::from(*lane)] = reason);
-            return true;
-        };
+    /// Decides about the lanes of one classifier; whether any of them is refused. `None`: a change has just withdrawn
+    /// it, and nothing is decided.
+    fn decide(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        id: u32,
+        same: &LaneSet,
+    ) -> Option<bool> {
+        let (shared, place) = (&self.shared, self.place);
+        let classifier = shared.acls.read(cx.reader).get(id)?;
+        self.lanes.clear();
+        self.lanes.extend(same.iter().map(|lane| lane as u8));
         let columns = fields::of(shared.kernel, vector, F::PACKETS);
         let mut is_any_malformed = false;
         for (lanes, found) in self.lanes.chunks(LANES).zip(self.found.iter_mut()) {
@@ -157,13 +157,57 @@ impl<F: Family> AclNode<F> {
         let mut is_any_refused = false;
         for (lane, found) in self.lanes.iter().zip(found) {
             let lane = usize::from(*lane);
-            let Some(refusal) = verdict(classifier, *found, || passes::<F>(vector, lane)) else {
+            let Some(refusal) = refusal_of(classifier, *found, || passes::<F>(vector, lane)) else {
                 continue;
             };
             is_any_refused = true;
             vector.next[lane] = refusal.next(vector, lane, place.is_input, F::IS_IP4, ERROR);
         }
+        Some(is_any_refused)
+    }
+
+    /// Decides about lanes whose classifier was withdrawn, by those that their interfaces name now: new classifiers are
+    /// published before interfaces name them, and old ones are withdrawn after that. Whether any lane is refused.
+    #[cold]
+    #[inline(never)]
+    fn decide_again(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        mut lanes: LaneSet,
+    ) -> bool {
+        let (hook, arc) = (self.hook, (self.place.of)(&self.shared.arcs));
+        let interfaces = if self.place.is_input { &vector.rx_if } else { &vector.tx_if };
+        let argument = |interface| argument_of(hook, arc, interface);
+        read_again(&mut self.ids, interfaces, &lanes, argument);
+        let mut is_any_refused = false;
+        while let Some(first) = lanes.lowest() {
+            let id = self.ids[first];
+            let same = lanes.take_equal(&self.ids, id);
+            // 0: the lists were removed.
+            if id == 0 {
+                continue;
+            }
+            is_any_refused |= self.decide(cx, vector, id, &same).unwrap_or_else(|| {
+                // Withdrawn again in this moment.
+                let reason = refused(self.place.is_input).drop(F::IS_IP4).next();
+                same.iter().for_each(|lane| vector.next[lane] = reason);
+                true
+            });
+        }
         is_any_refused
+    }
+}
+
+/// Reads for each of these lanes which classifier its interface names now: interfaces that shared one may differ.
+fn read_again(
+    ids: &mut Column<u32>,
+    interfaces: &Column<u32>,
+    lanes: &LaneSet,
+    argument: impl Fn(u32) -> u32,
+) {
+    for lane in lanes.iter() {
+        ids[lane] = argument(interfaces[lane]);
     }
 }
 
@@ -209,22 +253,10 @@ fn argument_of(hook: ArcHook, arc: &FeatureArc, interface: u32) -> u32 {
     all[interface as usize % all.len()].load(std::sync::atomic::Ordering::Acquire)
 }
 
-/// The classifier with this id. If a change has just replaced it, the one that the interface has now: new classifiers
-/// are published before interfaces name them, and old ones are removed after that.
-fn current<'a>(
-    shared: &'a Shared,
-    reader: &'a Reader,
-    id: u32,
-    argument: impl FnOnce() -> u32,
-) -> Option<&'a Classifier> {
-    let known = shared.acls.read(reader).get(id);
-    known.or_else(|| shared.acls.read(reader).get(argument()))
-}
-
 /// Why a packet is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// Its upper header is cut, so that rules cannot judge it.
+    /// Its upper header is cut, so that rules cannot decide about it.
     Cut,
     /// Without an answer.
     Silent,
@@ -261,7 +293,11 @@ fn refused(is_input: bool) -> IcmpCause {
 
 /// Why a packet is refused that matches this rule; `None`: it passes. `passes` decides without a rule.
 #[inline]
-fn verdict(classifier: &Classifier, found: u32, passes: impl FnOnce() -> bool) -> Option<Refusal> {
+fn refusal_of(
+    classifier: &Classifier,
+    found: u32,
+    passes: impl FnOnce() -> bool,
+) -> Option<Refusal> {
     match classifier.rules.get(found as usize).map(|rule| rule.action) {
         Some(Action::Accept) => None,
         Some(Action::Drop) => Some(Refusal::Silent),
@@ -276,7 +312,7 @@ fn verdict(classifier: &Classifier, found: u32, passes: impl FnOnce() -> bool) -
 static HOOK4: LazyLock<ArcHook> = LazyLock::new(|| arcs::hook(INPUT4.arc, INPUT4.node));
 static HOOK6: LazyLock<ArcHook> = LazyLock::new(|| arcs::hook(INPUT6.arc, INPUT6.node));
 
-/// Judges an IPv4 packet that does not pass the arc of its interface, to a group or to all hosts: `next` if it passes.
+/// Decides about an IPv4 packet that does not pass the arc of its interface, to a group or to all hosts: `next` if it passes.
 /// An answer goes along the edge `error`.
 #[cold]
 #[inline(never)]
@@ -310,12 +346,15 @@ fn beside_arc<F: Family>(
     }
     let hook = if F::IS_IP4 { *HOOK4 } else { *HOOK6 };
     let arc = (place.of)(&shared.arcs);
-    let argument = || argument_of(hook, arc, vector.rx_if[lane]);
-    let id = argument();
-    if id == 0 {
+    let known = || {
+        let id = argument_of(hook, arc, vector.rx_if[lane]);
+        (id != 0).then(|| shared.acls.read(reader).get(id))
+    };
+    // Again if a change has just withdrawn it.
+    let Some(classifier) = known().and_then(|it| it.map_or_else(known, |it| Some(Some(it)))) else {
         return next;
-    }
-    let refusal = match current(shared, reader, id, argument) {
+    };
+    let refusal = match classifier {
         Some(classifier) => {
             let packet = F::fields(vector.bytes(lane));
             let found = match packet.kind.malformed() {
@@ -326,9 +365,33 @@ fn beside_arc<F: Family>(
                 rule.hits.add(worker, 1, vector.length[lane].into(), clock::tsc());
             }
             let hop_limit = hop_limit::<F>(vector, lane);
-            verdict(classifier, found, || is_essential::<F>(&packet, hop_limit))
+            refusal_of(classifier, found, || is_essential::<F>(&packet, hop_limit))
         }
         None => Some(Refusal::Silent),
     };
     refusal.map_or(next, |refusal| refusal.next(vector, lane, true, F::IS_IP4, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_whose_classifier_is_withdrawn_go_by_their_own_interfaces() {
+        // Interfaces 1, 2 and 3 shared classifier 7; 4 has another one.
+        let (mut ids, mut interfaces) = (Column::of(7), Column::of(0));
+        for lane in 0..8 {
+            interfaces[lane] = 1 + lane as u32 % 4;
+            ids[lane] = if interfaces[lane] == 4 { 5 } else { 7 };
+        }
+        let mut lanes = LaneSet::first_of(8).take_equal(&ids, 7);
+        read_again(&mut ids, &interfaces, &lanes, |interface| [0, 8, 9, 0][interface as usize]);
+        let mut groups = Vec::new();
+        while let Some(first) = lanes.lowest() {
+            let id = ids[first];
+            groups.push((id, lanes.take_equal(&ids, id).iter().collect::<Vec<_>>()));
+        }
+        assert_eq!(groups, [(8, vec![0, 4]), (9, vec![1, 5]), (0, vec![2, 6])]);
+        assert_eq!([ids[3], ids[7]], [5, 5]);
+    }
 }
