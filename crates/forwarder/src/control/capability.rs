@@ -115,6 +115,8 @@ pub(super) struct Verbs {
     pub(super) apply: Change,
     /// Routes are as desired, too, and only other `finish` verbs can still fail.
     pub(super) finish: Change,
+    /// The step is done, and nothing of it can fail any more: forgets what is needed to take it back.
+    pub(super) done: fn(&mut ForwarderState),
     /// Interfaces, links or routes have changed; the argument has the interfaces.
     pub(super) review: fn(&mut ForwarderState, &BTreeSet<u32>),
 
@@ -166,6 +168,7 @@ impl Verbs {
         retire: |_, _| {},
         apply: |_, _| Ok(()),
         finish: |_, _| Ok(()),
+        done: |_| {},
         review: |_, _| {},
         flags: |_, _, _| 0,
         publish: |_, _| {},

@@ -54,6 +54,7 @@ impl ForwarderState {
         for capability in &CAPABILITIES {
             (capability.finish)(self, &step)?;
         }
+        CAPABILITIES.iter().for_each(|capability| (capability.done)(self));
         self.remove_stale_vrfs(desired);
         self.review_changed();
         self.fib.settle();

@@ -48,13 +48,13 @@ pub fn all(action: Action) -> RuleOfList {
 }
 
 /// A rule for a destination port of UDP.
-fn to_port(port: u16, action: Action) -> RuleOfList {
+pub fn to_port(port: u16, action: Action) -> RuleOfList {
     let destination_ports = vec![(port, port)];
     RuleOfList { protocol: Some(protocol::UDP), destination_ports, ..all(action) }
 }
 
 /// A UDP packet of each family from host `n` to the host behind east.
-fn to_east(n: u8, port: u16) -> [Vec<u8>; 2] {
+pub fn to_east(n: u8, port: u16) -> [Vec<u8>; 2] {
     [
         udp_ports(host4(n), host4(2), (1000, port), b""),
         udp_ports(host6(n), host6(2), (1000, port), b""),
@@ -84,19 +84,19 @@ fn segments(flags: u8) -> [Vec<u8>; 2] {
 }
 
 /// Sends packets from host 1 into west; returns how many leave by east.
-fn pass(lab: &mut Lab, packets: impl IntoIterator<Item = Vec<u8>>) -> usize {
+pub fn pass(lab: &mut Lab, packets: impl IntoIterator<Item = Vec<u8>>) -> usize {
     lab.send("west", packets.into_iter().map(|packet| packet_from(1, &packet)));
     lab.take("east").len()
 }
 
 /// Rules with their hits: name, packets, bytes.
-fn hits(lab: &mut Lab) -> Vec<(String, u64, u64)> {
+pub fn hits(lab: &mut Lab) -> Vec<(String, u64, u64)> {
     let (rules, next) = lab.state().list_acl_rules("", (String::new(), 0));
     assert!(next.is_none());
     rules.into_iter().map(|it| (it.rule.unwrap().name, it.packets, it.bytes)).collect()
 }
 
-fn hit(name: &str, packets: u64, bytes: u64) -> (String, u64, u64) {
+pub fn hit(name: &str, packets: u64, bytes: u64) -> (String, u64, u64) {
     (name.to_owned(), packets, bytes)
 }
 
@@ -266,7 +266,7 @@ fn errors_that_paths_need_pass_without_a_rule() {
 }
 
 /// A fragment of a UDP packet to port 2000, at this offset in units of 8 bytes.
-fn fragment(offset: u16, more: bool, payload: &[u8], upper: u8) -> Vec<u8> {
+pub fn fragment(offset: u16, more: bool, payload: &[u8], upper: u8) -> Vec<u8> {
     let flags_fragment = offset | if more { ipv4::MORE_FRAGMENTS } else { 0 };
     let mut packet = ip4(&ipv4::Builder::new(host4(1), host4(2), upper), payload);
     packet[6..8].copy_from_slice(&flags_fragment.to_be_bytes());

@@ -2,6 +2,7 @@
 //! counters.
 
 mod acl;
+mod acl_changes;
 mod address_conflicts;
 mod advertising;
 mod all_features;

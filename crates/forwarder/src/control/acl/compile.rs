@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use stoa_api::v1;
 use stoa_tables::classifier::{
-    self, ClassifierCapacity, ClassifierError, ClassifierLimit, ClassifierReader, Fragment, Prefix,
-    Range,
+    self, ClassifierCapacity, ClassifierError, ClassifierReader, Fragment, Prefix, Range,
 };
 use stoa_tables::lpm::Kernel;
 
@@ -74,14 +74,29 @@ pub(super) fn entry_count(rule: &RuleOfList) -> usize {
     rule.source_ports.len().max(1) * rule.destination_ports.len().max(1)
 }
 
+/// Why there is no tree of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BuildError {
+    /// The system refuses the address space.
+    #[error("the system has no memory for their tree")]
+    NoMemory,
+    /// The classifier refuses the entries.
+    #[error(transparent)]
+    Refused(#[from] ClassifierError),
+}
+
+/// A change that the system has no memory for. The limits have room for it.
+fn no_memory(cause: String) -> ApplyError {
+    let fix = "Free memory of this machine, then apply the configuration again.".to_owned();
+    let error =
+        v1::ValidationError { path: "access lists".to_owned(), cause, fix, names: Vec::new() };
+    ApplyError { errors: vec![error], is_full: true }
+}
+
 /// Builds the tree of entries in their order; the id of each is its number.
-pub(super) fn build(
-    entries: &[Entry],
-    kernel: Kernel,
-) -> Result<ClassifierReader, ClassifierError> {
+pub(super) fn build(entries: &[Entry], kernel: Kernel) -> Result<ClassifierReader, BuildError> {
     let capacity = ClassifierCapacity::for_rules(entries.len());
-    let full = ClassifierError::Full(ClassifierLimit::LookupBytes);
-    let mut built = classifier::Classifier::new(capacity).ok_or(full)?;
+    let mut built = classifier::Classifier::new(capacity).ok_or(BuildError::NoMemory)?;
     built.replace_all((0..).zip(entries).map(|(number, entry)| (number, number, *entry)))?;
     built.publish();
     let reader = built.reader();
@@ -113,10 +128,10 @@ impl ForwarderState {
     ) -> Result<Arc<Classifier>, ApplyError> {
         let (entries, rules) = self.capabilities.acl.entries_of(set);
         let kernel = self.shared.kernel.lookup();
-        let reader = if entries.len() <= AT_ONCE {
-            build(&entries, kernel)
-        } else {
-            self.build_aside(&entries, kernel)
+        let reader = match entries.len() {
+            0 => self.empty_tree(kernel),
+            1..=AT_ONCE => build(&entries, kernel),
+            _ => self.build_aside(&entries, kernel),
         };
         self.pause(entries.len() as u32);
         match reader {
@@ -124,10 +139,23 @@ impl ForwarderState {
             Err(error) => {
                 let lists = set.lists.join(", ");
                 let reason = format!("{} entries of {lists}: {error}", entries.len());
+                if error == BuildError::NoMemory {
+                    return Err(no_memory(reason));
+                }
                 let full = self.fib.table_full_counts.full(Table::AclCompiled, reason);
                 Err(ApplyError::full("access lists", &full))
             }
         }
+    }
+
+    /// The tree without entries: all lists without rules share it.
+    fn empty_tree(&mut self, kernel: Kernel) -> Result<ClassifierReader, BuildError> {
+        if let Some(tree) = &self.capabilities.acl.empty {
+            return Ok(tree.clone());
+        }
+        let tree = build(&[], kernel)?;
+        self.capabilities.acl.empty = Some(tree.clone());
+        Ok(tree)
     }
 
     /// Builds a tree on a thread of its own.
@@ -135,7 +163,7 @@ impl ForwarderState {
         &mut self,
         entries: &[Entry],
         kernel: Kernel,
-    ) -> Result<ClassifierReader, ClassifierError> {
+    ) -> Result<ClassifierReader, BuildError> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("acl".to_owned());
             let Ok(thread) = thread.spawn_scoped(scope, || build(entries, kernel)) else {

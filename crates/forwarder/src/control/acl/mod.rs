@@ -1,21 +1,24 @@
 //! Access lists: compiles the lists of interfaces into classifiers for the workers, and reports hits.
 //!
 //! Lists in the same order at several interfaces are one classifier. A change compiles new ones beside the old ones
-//! first (`prepare`); then interfaces name the new ones, and only then the old ones are withdrawn (`apply`). So a
-//! worker always finds rules for a packet.
+//! first, and publishes all of them together (`prepare`); then interfaces name the new ones, and only then the old ones
+//! are withdrawn (`apply`). So a worker always finds rules for a packet. What interfaces may name stays published: also
+//! while a refused change is taken back.
 
 mod compile;
 mod listing;
+mod room;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+
+use stoa_tables::classifier::ClassifierReader;
 
 use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
 use super::desired::{self, AclRule, AclRuleKey, AclSets, DesiredState};
 use super::forwarder_state::ForwarderState;
-use super::limits::Table;
-use crate::acl::{AccessLists, COMPILED, Classifier, Hits};
+use crate::acl::{AccessLists, Classifier, Hits};
 
 /// Lists in their order, and whether for IPv4.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,11 +53,19 @@ struct Installed {
 pub(super) struct AccessListState {
     /// The rules of each list in their order.
     lists: BTreeMap<String, Vec<Installed>>,
+    /// The lists that the change has replaced, until it cannot fail any more: their rules get their counters back if it
+    /// is taken back.
+    replaced: BTreeMap<String, Vec<Installed>>,
     /// The classifiers that interfaces have.
     sets: HashMap<Set, Arc<Classifier>>,
-    /// What the change that is being applied has made: lists, and classifiers that are published already.
+    /// The lists of the change that is being applied.
     new_lists: BTreeMap<String, Vec<Installed>>,
+    /// Its classifiers, and those of a refused change that is being taken back. All are published.
     new_sets: HashMap<Set, Arc<Classifier>>,
+    /// Classifiers of a refused change that others of the same lists replace. Interfaces may name them until `apply`.
+    withdrawn: Vec<Arc<Classifier>>,
+    /// The tree of all lists without rules.
+    empty: Option<ClassifierReader>,
     /// The sets of each interface that has some.
     attached: BTreeMap<u32, Vec<Set>>,
     /// Whether an interface with sets was removed: some may be of no interface now.
@@ -69,6 +80,7 @@ impl Capability for AccessListState {
             state.apply_acls(step);
             Ok(())
         },
+        done: |state| state.capabilities.acl.replaced.clear(),
         flags: |state, index, interface| {
             state.set_acl_input(index, &interface.desired.acls);
             0
@@ -94,7 +106,7 @@ impl AccessListState {
 
     /// The number of entries of all classifiers.
     pub(super) fn compiled(&self) -> usize {
-        self.sets.values().map(|it| it.rules.len()).sum()
+        self.sets.values().map(|it| room::of_set(it.rules.len())).sum()
     }
 
     /// The keys of all rules.
@@ -117,19 +129,23 @@ impl AccessListState {
 
     /// All classifiers, for the workers.
     fn published(&self) -> AccessLists {
-        AccessLists::of(self.sets.values().chain(self.new_sets.values()).cloned().collect())
+        let all = self.sets.values().chain(self.new_sets.values()).chain(&self.withdrawn);
+        AccessLists::of(all.cloned().collect())
     }
 
     /// Reads the lists that a change touches in their new order. A rule that stays as it is keeps its counters,
-    /// wherever it is in its list.
+    /// wherever it is in its list; one that comes back because the change was refused, too.
     fn read_lists(&mut self, touched: &BTreeSet<&String>, desired: &DesiredState, workers: usize) {
         self.new_lists.clear();
         for acl in touched {
-            let former = self.lists.get(*acl).into_iter().flatten();
-            let former: HashMap<&String, &Installed> = former.map(|it| (&it.key.1, it)).collect();
+            let former = [&self.replaced, &self.lists].map(|lists| {
+                let list = lists.get(*acl).into_iter().flatten();
+                list.map(|it| (&it.key.1, it)).collect::<HashMap<&String, &Installed>>()
+            });
             let installed = |(name, rule): (&String, &AclRule)| {
-                let same = former.get(name).filter(|it| it.rule.rule == rule.rule);
-                let hits = same.map(|it| it.hits.clone());
+                let same = former.iter().filter_map(|list| list.get(name));
+                let mut same = same.filter(|it| it.rule.rule == rule.rule);
+                let hits = same.next().map(|it| it.hits.clone());
                 Installed {
                     key: ((*acl).clone(), name.clone()),
                     rule: rule.clone(),
@@ -148,62 +164,58 @@ impl ForwarderState {
         let (desired, touched) = (step.desired(), step.touched);
         let lists: BTreeSet<&String> = touched.acl_rules.keys().map(|(acl, _)| acl).collect();
         let workers = self.worker_count();
-        let acls = &mut self.capabilities.acl;
-        acls.new_sets.clear();
-        acls.read_lists(&lists, desired, workers);
-        let is_touched = |set: &Set| set.lists.iter().any(|acl| lists.contains(acl));
-        let mut needed: HashSet<Set> = HashSet::new();
-        if !lists.is_empty() {
-            needed.extend(acls.sets.keys().filter(|set| is_touched(set)).cloned());
-        }
-        for interface in touched.interfaces.keys().filter_map(|it| desired.interfaces.get(it)) {
-            let missing = |set: &Set| is_touched(set) || !acls.sets.contains_key(set);
-            needed.extend(sets_of(&interface.acls).filter(missing));
-        }
+        self.capabilities.acl.read_lists(&lists, desired, workers);
+        let needed = self.needed_sets(step, &lists);
         if needed.is_empty() {
             return Ok(());
         }
         self.check_acl_room(&needed)?;
+        // Interfaces name no new one before all are published: urgent work writes interfaces meanwhile.
+        let mut compiled = HashMap::new();
         for set in needed {
             let acls = &mut self.capabilities.acl;
             acls.last_id = acls.last_id.wrapping_add(1).max(1);
             let id = acls.last_id;
-            let compiled = self.compile_acls(id, &set)?;
-            self.capabilities.acl.new_sets.insert(set, compiled);
+            let classifier = self.compile_acls(id, &set)?;
+            compiled.insert(set, classifier);
         }
-        let published = self.capabilities.acl.published();
+        let acls = &mut self.capabilities.acl;
+        for (set, classifier) in compiled {
+            acls.withdrawn.extend(acls.new_sets.insert(set, classifier));
+        }
+        let published = acls.published();
         self.shared.acls.publish(published, &mut self.graveyard);
         Ok(())
     }
 
-    /// Checks that there is room for classifiers of these sets.
-    fn check_acl_room(&mut self, needed: &HashSet<Set>) -> Result<(), ApplyError> {
-        let acls = &self.capabilities.acl;
-        let stays = acls.sets.iter().filter(|(set, _)| !needed.contains(*set));
-        let stays: usize = stays.map(|(_, it)| it.rules.len()).sum();
-        let entries = |set: &Set| {
-            let family = if set.is_ip4 { 4 } else { 6 };
-            let rules = set.lists.iter().flat_map(|acl| acls.list(acl));
-            let rules = rules.map(|it| &it.rule.rule).filter(|rule| rule.is_of(family));
-            rules.map(compile::entry_count).sum::<usize>()
-        };
-        let all = stays + needed.iter().map(entries).sum::<usize>();
-        if all <= COMPILED {
-            return Ok(());
+    /// The sets that a change needs classifiers of.
+    fn needed_sets(&mut self, step: &Step<'_>, lists: &BTreeSet<&String>) -> HashSet<Set> {
+        let (desired, touched) = (step.desired(), step.touched);
+        let is_touched = |set: &Set| set.lists.iter().any(|acl| lists.contains(acl));
+        let mut needed: HashSet<Set> = HashSet::new();
+        if !lists.is_empty() {
+            let sets = self.capabilities.acl.sets.keys();
+            needed.extend(sets.filter(|set| is_touched(set)).cloned());
         }
-        let reason = format!("{all} entries of attached lists are more than {COMPILED}");
-        let full = self.fib.table_full_counts.full(Table::AclCompiled, reason);
-        Err(ApplyError::full("access lists", &full))
+        for interface in touched.interfaces.keys().filter_map(|it| desired.interfaces.get(it)) {
+            let acls = &self.capabilities.acl;
+            let missing = |set: &Set| is_touched(set) || !acls.sets.contains_key(set);
+            needed.extend(sets_of(&interface.acls).filter(missing));
+            self.pause(1);
+        }
+        needed
     }
 
     /// Has interfaces use the new classifiers, and withdraws those that no interface uses any more.
     fn apply_acls(&mut self, step: &Step<'_>) {
         let acls = &mut self.capabilities.acl;
         for (name, list) in std::mem::take(&mut acls.new_lists) {
-            match list.is_empty() {
-                true => drop(acls.lists.remove(&name)),
-                false => drop(acls.lists.insert(name, list)),
-            }
+            let former = match list.is_empty() {
+                true => acls.lists.remove(&name),
+                false => acls.lists.insert(name.clone(), list),
+            };
+            // The first one counts: a later one is of a refused change.
+            acls.replaced.entry(name).or_insert_with(|| former.unwrap_or_default());
         }
         let mut new = std::mem::take(&mut acls.new_sets);
         let mut changed: BTreeSet<u32> = step.interfaces.indexes.clone();
@@ -211,7 +223,7 @@ impl ForwarderState {
             let has_new = |sets: &Vec<Set>| sets.iter().any(|set| new.contains_key(set));
             changed.extend(acls.attached.iter().filter(|(_, it)| has_new(it)).map(|(at, _)| *at));
         }
-        let mut is_any = !new.is_empty();
+        let mut is_any = !new.is_empty() || !acls.withdrawn.is_empty();
         acls.sets.extend(new.drain());
         for index in changed {
             let Some(state) = self.interface(index) else { continue };
@@ -238,6 +250,7 @@ impl ForwarderState {
         }
         let used: HashSet<&Set> = acls.attached.values().flatten().collect();
         acls.sets.retain(|set, _| used.contains(set));
+        acls.withdrawn.clear();
         let published = acls.published();
         self.shared.acls.publish(published, &mut self.graveyard);
     }

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
-use stoa_tables::classifier::NO_RULE;
+use stoa_tables::classifier::{ClassifierError, ClassifierLimit, NO_RULE};
 use stoa_tables::lpm::Kernel;
 use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 
-use super::compile::{build, entries, entry_count};
+use super::compile::{BuildError, build, entries, entry_count};
 use crate::acl::Action;
 use crate::acl::keys::{Family, Ip4, Ip6, first};
 use crate::control::desired::{Fragments, RuleOfList, network};
@@ -223,6 +223,13 @@ fn check<F: Family>(rules: &[RuleOfList], packets: &[Packet]) {
             assert_eq!(owner, expected, "{packet:?}");
         }
     }
+}
+
+#[test]
+fn missing_memory_is_no_limit_that_is_reached() {
+    let full = BuildError::from(ClassifierError::Full(ClassifierLimit::LookupBytes));
+    assert!(full.to_string().contains("the limit of"), "{full}");
+    assert_eq!(BuildError::NoMemory.to_string(), "the system has no memory for their tree");
 }
 
 proptest! {

@@ -1,0 +1,47 @@
+//! How many entries classifiers have together, and whether there is room for those that a change needs.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Set, compile};
+use crate::acl::COMPILED;
+use crate::control::apply::ApplyError;
+use crate::control::forwarder_state::ForwarderState;
+use crate::control::limits::Table;
+
+/// What a classifier with so many entries counts. One without entries counts, too.
+pub(super) fn of_set(entries: usize) -> usize {
+    entries.max(1)
+}
+
+impl ForwarderState {
+    /// Checks that there is room for classifiers of these sets.
+    pub(super) fn check_acl_room(&mut self, needed: &HashSet<Set>) -> Result<(), ApplyError> {
+        let acls = &self.capabilities.acl;
+        let stays = acls.sets.iter().filter(|(set, _)| !needed.contains(*set));
+        let mut all: usize = stays.map(|(_, it)| of_set(it.rules.len())).sum();
+        // Each list is counted once, in however many sets it is.
+        let mut counts: HashMap<(bool, &String), usize> = HashMap::new();
+        for set in needed {
+            let mut of_row = 0;
+            for acl in &set.lists {
+                let count = || self.entries_of_list(acl, set.is_ip4);
+                of_row += *counts.entry((set.is_ip4, acl)).or_insert_with(count);
+            }
+            all += of_set(of_row);
+            self.pause(1);
+        }
+        if all <= COMPILED {
+            return Ok(());
+        }
+        let reason = format!("{all} entries of attached lists are more than {COMPILED}");
+        let full = self.fib.table_full_counts.full(Table::AclCompiled, reason);
+        Err(ApplyError::full("access lists", &full))
+    }
+
+    /// The entries of the rules of a list for packets of a family.
+    fn entries_of_list(&self, acl: &str, is_ip4: bool) -> usize {
+        let family = if is_ip4 { 4 } else { 6 };
+        let rules = self.capabilities.acl.list(acl).iter().map(|it| &it.rule.rule);
+        rules.filter(|rule| rule.is_of(family)).map(compile::entry_count).sum()
+    }
+}
