@@ -8,6 +8,7 @@ use std::time::Duration;
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::RuleOfList;
 use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
+use stoa_wire::protocol;
 
 use crate::acl::{all, hit, hits, input, list, pass, to_east, to_port};
 use crate::harness::*;
@@ -170,4 +171,19 @@ fn lists_without_rules_count_and_drop() {
     lab.send("north", to_east(3, 53).map(|packet| packet_from(3, &packet)));
     assert_eq!(lab.take("east").len(), 0);
     lab.assert_dropped(&[("acl-input", 3)]);
+}
+
+#[test]
+fn a_range_of_all_ports_matches_no_later_fragments() {
+    let ports = RuleOfList { destination_ports: vec![(0, u16::MAX)], ..to_port(0, Action::Accept) };
+    let setup = list(Setup::three_ports(), "edge", &[("ports", ports)]);
+    let mut lab = Lab::new(&input(setup, "west", &["edge"]));
+    let header = datagram(host4(1).into(), host4(2).into(), (1, 2000), &[0; 16]);
+    let parts = [
+        crate::acl::fragment(0, true, &header, protocol::UDP),
+        crate::acl::fragment(3, false, &[0; 16], protocol::UDP),
+    ];
+    assert_eq!(pass(&mut lab, parts), 1);
+    lab.assert_dropped(&[("acl-input", 1)]);
+    assert_eq!(hits(&mut lab), [hit("ports", 1, 44)]);
 }

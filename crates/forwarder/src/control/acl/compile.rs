@@ -52,6 +52,12 @@ pub(super) fn entries(rule: &RuleOfList, is_ip4: bool) -> impl Iterator<Item = E
     let sources = ranges(&rule.source_ports, rule.icmp_type);
     let destinations = ranges(&rule.destination_ports, rule.icmp_code);
     let (first, last) = rule.length.unwrap_or((0, u16::MAX));
+    // A range of all ports is a condition, too: later fragments have no ports.
+    let all_parts = fragments(rule.fragments);
+    let parts = match rule.reads_upper_header() {
+        true => all_parts & !Fragment::Later.bit(),
+        false => all_parts,
+    };
     let all = Entry {
         source: Some(prefix(rule.source, is_ip4)),
         destination: Some(prefix(rule.destination, is_ip4)),
@@ -59,7 +65,7 @@ pub(super) fn entries(rule: &RuleOfList, is_ip4: bool) -> impl Iterator<Item = E
         tcp_flags: rule.tcp_flags.0,
         tcp_flags_mask: rule.tcp_flags.1,
         dscp: rule.dscp,
-        fragments: fragments(rule.fragments),
+        fragments: parts,
         lengths: Range { first, last },
         ..Entry::default()
     };

@@ -121,7 +121,8 @@ fn rule(is_ip4: bool) -> impl Strategy<Value = RuleOfList> {
         prop::option::of((address(is_ip4), prop::sample::select(lengths)))
             .prop_map(|it| it.map(|(ip, length)| (network(ip, length), length)))
     };
-    let ranges = || prop::collection::vec(range(4), 0..3);
+    let ports = || prop_oneof![4 => range(4), 1 => Just((0, u16::MAX))];
+    let ranges = || prop::collection::vec(ports(), 0..3);
     let of_upper = (
         prop::option::of(upper(is_ip4)),
         (ranges(), ranges()),

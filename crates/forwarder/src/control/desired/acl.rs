@@ -81,6 +81,12 @@ impl RuleOfList {
         self.family == 0 || self.family == family
     }
 
+    /// Whether it looks at the header of the upper layer, which later fragments do not have.
+    pub fn reads_upper_header(&self) -> bool {
+        let has_ports = !(self.source_ports.is_empty() && self.destination_ports.is_empty());
+        has_ports || self.icmp_type.or(self.icmp_code).is_some() || self.tcp_flags.1 != 0
+    }
+
     /// A rule that matches all packets.
     pub fn all(action: Action) -> Self {
         Self {
