@@ -312,8 +312,8 @@ fn refusal_of(
 static HOOK4: LazyLock<ArcHook> = LazyLock::new(|| arcs::hook(INPUT4.arc, INPUT4.node));
 static HOOK6: LazyLock<ArcHook> = LazyLock::new(|| arcs::hook(INPUT6.arc, INPUT6.node));
 
-/// Decides about an IPv4 packet that does not pass the arc of its interface, to a group or to all hosts: `next` if it passes.
-/// An answer goes along the edge `error`.
+/// Decides about an IPv4 packet that does not pass the arc of its interface, to a group or to all hosts: `next` if it
+/// passes. An answer goes along the edge `error`.
 #[cold]
 #[inline(never)]
 pub fn beside_arc4(
