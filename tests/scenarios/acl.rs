@@ -112,7 +112,7 @@ fn tools_see_what_is_accepted_dropped_and_rejected() -> Result<()> {
     }
     assert_eq!(shown["attachments"][0]["interface"], "host-a", "{shown}");
     assert!(scenario.router.dropped("acl-input")? > 0);
-    verdicts(&scenario, &a.address(false)?.to_string(), &four)?;
+    decisions(&scenario, &a.address(false)?.to_string(), &four)?;
 
     // Without lists, all ports are open again.
     configuration[format!("{MODULE}:acls")] = json!({});
@@ -124,7 +124,7 @@ fn tools_see_what_is_accepted_dropped_and_rejected() -> Result<()> {
 }
 
 /// `stoa acl test` agrees with what the tools have seen.
-fn verdicts(scenario: &Scenario, source: &str, destination: &str) -> Result<()> {
+fn decisions(scenario: &Scenario, source: &str, destination: &str) -> Result<()> {
     for (port, action, rule) in
         [(8000, "accept", Some("open")), (8002, "reject", Some("closed")), (8003, "drop", None)]
     {
@@ -146,9 +146,9 @@ fn verdicts(scenario: &Scenario, source: &str, destination: &str) -> Result<()> 
             &port,
             "--json",
         ])?;
-        let verdict: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
+        let decision: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
         assert_eq!(
-            (&verdict["action"], &verdict["rule"]),
+            (&decision["action"], &decision["rule"]),
             (&json!(action), &json!(rule)),
             "{}{}",
             output.stdout,

@@ -1,18 +1,45 @@
 //! Whether a rule matches all packets that another one matches.
 
+use ipnet::IpNet;
 use stoa_api::text::ip;
 use stoa_api::v1;
 
 use super::rules::needs_upper;
 
-/// Whether every packet that `other` matches matches `rule`, too.
-pub(super) fn covers(rule: &v1::AclRule, other: &v1::AclRule) -> bool {
+/// The prefix of an address; `None`: it is none.
+pub(super) fn net(prefix: &v1::Prefix) -> Option<IpNet> {
+    IpNet::new(ip(&prefix.address)?, prefix.length as u8).ok()
+}
+
+/// A rule with its prefixes, which are read once: each rule is compared with thousands of others.
+pub(super) struct Compared<'a> {
+    /// The rule.
+    pub(super) rule: &'a v1::AclRule,
+    source: Option<IpNet>,
+    destination: Option<IpNet>,
+}
+
+impl<'a> Compared<'a> {
+    /// Reads the prefixes of a rule.
+    pub(super) fn new(rule: &'a v1::AclRule) -> Self {
+        let net = |prefix: &Option<v1::Prefix>| prefix.as_ref().and_then(net);
+        Self { rule, source: net(&rule.source), destination: net(&rule.destination) }
+    }
+
+    /// Whether every packet that `other` matches matches this rule, too.
+    pub(super) fn covers(&self, other: &Compared<'_>) -> bool {
+        covers_prefix(self.source, other.source)
+            && covers_prefix(self.destination, other.destination)
+            && covers_rest(self.rule, other.rule)
+    }
+}
+
+/// The same for all conditions but prefixes.
+fn covers_rest(rule: &v1::AclRule, other: &v1::AclRule) -> bool {
     let is_wider = |rule: &Option<u32>, other: &Option<u32>| rule.is_none() || rule == other;
     (rule.family == 0 || rule.family == other.family)
         && is_wider(&rule.protocol, &other.protocol)
         && is_wider(&rule.dscp, &other.dscp)
-        && covers_prefix(&rule.source, &other.source)
-        && covers_prefix(&rule.destination, &other.destination)
         && covers_ranges(&rule.source_ports, &other.source_ports)
         && covers_ranges(&rule.destination_ports, &other.destination_ports)
         && is_wider(&rule.icmp_type, &other.icmp_type)
@@ -23,11 +50,9 @@ pub(super) fn covers(rule: &v1::AclRule, other: &v1::AclRule) -> bool {
         && covers_length(&rule.length, &other.length)
 }
 
-fn covers_prefix(rule: &Option<v1::Prefix>, other: &Option<v1::Prefix>) -> bool {
-    let Some(rule) = rule else { return true };
-    let Some(other) = other else { return false };
-    let net = |it: &v1::Prefix| ipnet::IpNet::new(ip(&it.address)?, it.length as u8).ok();
-    net(rule).zip(net(other)).is_some_and(|(rule, other)| rule.contains(&other))
+fn covers_prefix(net: Option<IpNet>, other: Option<IpNet>) -> bool {
+    let Some(net) = net else { return true };
+    other.is_some_and(|other| net.contains(&other))
 }
 
 /// Ranges are sorted and apart from each other.

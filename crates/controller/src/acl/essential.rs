@@ -5,10 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
 
-use super::paths::{point_path, rule_path};
-use super::walk::{Packet, walk};
+use super::paths::{ACLS, point_path, rule_path};
+use super::walk::{Packet, matches};
+use super::warnings::LISTED;
 use crate::config::Interfaces;
 use crate::warning::Warning;
+
+/// Comparisons of a rule with a message, at most: some hundredths of a second.
+pub(super) const STEPS: usize = 1_000_000;
 
 /// A message that hosts and routers need.
 struct Needed {
@@ -79,26 +83,28 @@ impl Needed {
         Packet { source, destination, of }
     }
 
-    /// The rule that drops it.
+    /// The rule that drops it. Without a rule, it passes.
     fn dropped_by<'a>(&self, rules: &[&'a v1::AclRule]) -> Option<&'a v1::AclRule> {
         // Rules for some addresses or lengths mean some packets: only those for all are in question.
         let is_for_all = |rule: &v1::AclRule| {
             rule.source.is_none() && rule.destination.is_none() && rule.length.is_none()
         };
-        let is_for_it = |rule: &&v1::AclRule| self.is_of_link || is_for_all(rule);
-        let rules = || rules.iter().copied().filter(is_for_it);
-        let verdict = walk(rules(), &self.packet());
-        let is_it = |rule: &&v1::AclRule| rule.acl == verdict.acl && rule.name == verdict.rule;
-        if verdict.action == "accept" { None } else { rules().find(is_it) }
+        let packet = self.packet();
+        let decides =
+            |rule: &&v1::AclRule| (self.is_of_link || is_for_all(rule)) && matches(rule, &packet);
+        let first = rules.iter().copied().find(decides)?;
+        (first.action() != v1::AclAction::AclAccept).then_some(first)
     }
 }
 
-/// The warnings, one for each rule and message.
+/// The warnings, one for each rule and message. Interfaces with the same lists are looked at once. It
+/// makes `steps` comparisons and returns [`LISTED`] warnings at most.
 pub(super) fn warnings(
     lists: &BTreeMap<&str, Vec<&v1::AclRule>>,
     interfaces: &Interfaces,
+    mut steps: usize,
 ) -> Vec<Warning> {
-    let (mut warnings, mut seen) = (Vec::new(), HashSet::new());
+    let (mut warnings, mut seen, mut rows) = (Vec::new(), HashSet::new(), HashSet::new());
     for interface in interfaces.iter() {
         let Some(acls) = &interface.acls else { continue };
         let sets = [
@@ -107,21 +113,41 @@ pub(super) fn warnings(
             (4, false, &acls.out4),
             (6, false, &acls.out6),
         ];
-        for (family, is_input, set) in sets {
+        for row in sets.into_iter().filter(|(_, _, set)| !set.is_empty()) {
+            if !rows.insert(row) {
+                continue;
+            }
+            let (family, is_input, set) = row;
             let rules: Vec<&v1::AclRule> =
                 set.iter().filter_map(|name| lists.get(name.as_str())).flatten().copied().collect();
             // The router's own messages do not pass output lists.
             let needed =
                 NEEDED.iter().filter(|it| it.family == family && (is_input || !it.is_of_link));
             for it in needed {
+                let Some(left) = steps.checked_sub(rules.len()) else {
+                    warnings.push(incomplete(&interface.name));
+                    return warnings;
+                };
+                steps = left;
                 let Some(rule) = it.dropped_by(&rules) else { continue };
                 if seen.insert((&rule.acl, &rule.name, it.name)) {
                     warnings.push(warning(it, rule, &interface.name));
+                }
+                if warnings.len() == LISTED {
+                    return warnings;
                 }
             }
         }
     }
     warnings
+}
+
+fn incomplete(interface: &str) -> Warning {
+    let text = format!(
+        "the rules of access lists are too many to find all that drop what links and paths need: those of interface \
+         {interface} and of later ones were not compared"
+    );
+    Warning { text, nodes: vec![ACLS.to_owned()] }
 }
 
 fn warning(needed: &Needed, rule: &v1::AclRule, interface: &str) -> Warning {

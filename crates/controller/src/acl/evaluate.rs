@@ -1,14 +1,14 @@
 //! Which rule decides about a packet at an interface.
 
-use super::walk::{Packet, Verdict, walk};
+use super::walk::{Decision, Packet, walk};
 use crate::configuration::Configuration;
 use stoa_api::v1;
 
-/// The verdict about a packet at an interface.
+/// What becomes of a packet at an interface.
 ///
 /// # Errors
 /// There is no such interface or direction.
-pub fn evaluate(configuration: &Configuration, packet: &Packet) -> Result<Verdict, String> {
+pub fn evaluate(configuration: &Configuration, packet: &Packet) -> Result<Decision, String> {
     let v1::TestAclRequest { interface, direction, .. } = &packet.of;
     let found = configuration.interfaces.named(interface);
     let found = found.ok_or_else(|| format!("there is no interface {interface:?}"))?;
@@ -23,7 +23,7 @@ pub fn evaluate(configuration: &Configuration, packet: &Packet) -> Result<Verdic
     let family = if packet.source.is_ipv4() { 4 } else { 6 };
     if lists.is_empty() {
         let reason = format!("no list of IPv{family} is attached to {interface} in this direction");
-        return Ok(Verdict { action: "accept".to_owned(), reason, ..Verdict::default() });
+        return Ok(Decision { action: "accept".to_owned(), reason, ..Decision::default() });
     }
     let rules = |list: &String| {
         let list = list.clone();

@@ -15,7 +15,7 @@ mod warnings;
 pub(crate) use capability::AccessLists;
 pub use evaluate::evaluate;
 pub(crate) use paths::point_path;
-pub use walk::{Packet, Verdict};
+pub use walk::{Decision, Packet};
 pub(crate) use warnings::warnings;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What commits warn about, and verdicts about packets.
+//! What commits warn about, and decisions about packets.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -24,18 +24,26 @@ fn list(name: &str, rules: &[Value]) -> Value {
 
 /// A configuration with lists that are attached to the input of an interface, in their order.
 fn configuration(lists: &[Value]) -> Configuration {
+    configuration_of(&["lan"], lists)
+}
+
+/// The same for several interfaces.
+fn configuration_of(interfaces: &[&str], lists: &[Value]) -> Configuration {
     let names: Vec<Value> = lists.iter().map(|list| json!({ "name": list["name"] })).collect();
-    let text = json!({
-        "ietf-interfaces:interfaces": { "interface": [{
-            "name": "lan", "type": "iana-if-type:ethernetCsmacd",
+    let interface = |name: &&str| {
+        json!({
+            "name": name, "type": "iana-if-type:ethernetCsmacd",
             "stoa-interfaces:port": { "null": {} },
             "ietf-ip:ipv4": {}, "ietf-ip:ipv6": {},
-        }] },
+        })
+    };
+    let point = |name: &&str| json!({ "interface-id": name, "ingress": { "acl-sets": { "acl-set": names } } });
+    let interface: Vec<Value> = interfaces.iter().map(interface).collect();
+    let points: Vec<Value> = interfaces.iter().map(point).collect();
+    let text = json!({
+        "ietf-interfaces:interfaces": { "interface": interface },
         "ietf-access-control-list:acls": {
-            "acl": lists,
-            "attachment-points": { "interface": [{
-                "interface-id": "lan", "ingress": { "acl-sets": { "acl-set": names } },
-            }] },
+            "acl": lists, "attachment-points": { "interface": points },
         },
     });
     Configuration::parse(Path::new("test"), text.to_string()).unwrap()
@@ -132,7 +140,39 @@ fn rules_that_cut_links_and_paths_are_named() {
     assert!(found.len() == 1 && found[0].contains("fragmentation needed"), "{found:?}");
 }
 
-fn verdict(configuration: &Configuration, of: v1::TestAclRequest) -> Verdict {
+#[test]
+fn rows_of_lists_are_compared_once_and_not_without_end() {
+    let rules = [rule("ping", &json!({ "icmp": { "type": 128 } }), "accept")];
+    let mut six = list("six", &[&rules[..], &[rule("rest", &json!({}), "drop")]].concat());
+    six["type"] = json!(format!("{MODULE}:ipv6-acl-type"));
+    let names: Vec<String> = (0..50).map(|at| format!("lan{at}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let configuration = configuration_of(&names, &[six]);
+    let all: Vec<&v1::AclRule> = configuration.desired.acl_rules.iter().collect();
+    let lists = std::collections::BTreeMap::from([("six", all)]);
+    // Two rules and three messages, at whatever number of interfaces.
+    let found = |steps| essential::warnings(&lists, &configuration.interfaces, steps);
+    let texts: Vec<String> = found(6).into_iter().map(|it| it.text).collect();
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(texts.iter().all(|text| text.contains("rule rest drops")), "{texts:?}");
+    let texts: Vec<String> = found(5).into_iter().map(|it| it.text).collect();
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(texts[2].contains("those of interface lan0 and of later ones"), "{texts:?}");
+}
+
+#[test]
+fn rules_with_all_ports_match_no_later_fragments() {
+    let all = json!({ "tcp": { "destination-port": { "lower-port": 0, "upper-port": 65_535 } } });
+    let fragments = json!({ "ipv4": { "protocol": 6 }, "stoa-acl:fragment": "later" });
+    let rules = [rule("ports", &all, "accept"), rule("later", &fragments, "accept")];
+    let edge = list("edge", &rules);
+    assert_eq!(warned(std::slice::from_ref(&edge)), [""; 0], "the first rule does not hide it");
+    let later = v1::AclFragment::LaterFragment.into();
+    let of = v1::TestAclRequest { protocol: 6, fragment: later, ..Default::default() };
+    assert_eq!(decision(&configuration(&[edge]), of).rule, "later");
+}
+
+fn decision(configuration: &Configuration, of: v1::TestAclRequest) -> Decision {
     let address = |text: &str| text.parse::<IpAddr>().unwrap();
     let of = v1::TestAclRequest { interface: "lan".into(), direction: "in".into(), ..of };
     let packet = Packet { source: address("10.1.0.1"), destination: address("192.0.2.1"), of };
@@ -140,7 +180,7 @@ fn verdict(configuration: &Configuration, of: v1::TestAclRequest) -> Verdict {
 }
 
 #[test]
-fn a_verdict_names_the_rule_and_what_passed_before() {
+fn a_decision_names_the_rule_and_what_passed_before() {
     let rules = [
         rule("other", &json!({ "ipv4": { "source-ipv4-network": "203.0.113.0/24" } }), "drop"),
         rule("dns", &json!({ "udp": { "destination-port": { "port": 53 } } }), "accept"),
@@ -149,22 +189,22 @@ fn a_verdict_names_the_rule_and_what_passed_before() {
     let edge = configuration(&[list("edge", &rules)]);
     let to =
         |port| v1::TestAclRequest { protocol: 6, destination_port: port, ..Default::default() };
-    let web = verdict(&edge, to(80));
+    let web = decision(&edge, to(80));
     assert_eq!((web.action.as_str(), web.rule.as_str(), web.passed_total), ("reject", "web", 2));
     assert_eq!(web.passed[0].reason, "source 10.1.0.1 is not in 203.0.113.0/24");
     assert_eq!(web.passed[1].reason, "protocol is tcp, not udp");
     assert!(web.reason.contains("protocol tcp destination-port 80"), "{}", web.reason);
-    let none = verdict(&edge, to(81));
+    let none = decision(&edge, to(81));
     assert_eq!((none.action.as_str(), none.rule.as_str()), ("drop", ""));
     assert_eq!(none.passed[2].reason, "destination-port 81 is not in 80");
     let later = v1::AclFragment::LaterFragment.into();
-    let later = verdict(&edge, v1::TestAclRequest { fragment: later, ..to(80) });
+    let later = decision(&edge, v1::TestAclRequest { fragment: later, ..to(80) });
     assert_eq!(later.passed[2].reason, "later fragments have no upper-layer header");
     let needed =
         v1::TestAclRequest { protocol: 1, icmp_type: 3, icmp_code: 4, ..Default::default() };
-    assert_eq!(verdict(&edge, needed).action, "accept");
+    assert_eq!(decision(&edge, needed).action, "accept");
     let none = configuration(&[]);
-    assert_eq!(verdict(&none, to(80)).action, "accept");
+    assert_eq!(decision(&none, to(80)).action, "accept");
 }
 
 #[test]

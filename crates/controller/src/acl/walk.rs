@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use stoa_api::acl::{
     action_text, conditions_text, flags_text, fragment_text, protocol_name, ranges_text,
 };
-use stoa_api::text::ip;
 use stoa_api::v1;
 
+use super::coverage::net;
 use super::rules::needs_upper;
 
 /// Rules that do not match, and are named with the reason.
@@ -30,31 +30,37 @@ pub struct Packet {
 }
 
 /// What becomes of a packet.
-pub type Verdict = v1::TestAclReply;
+pub type Decision = v1::TestAclReply;
 
-/// The verdict of these rules, in their order.
-pub(super) fn walk<'a>(rules: impl Iterator<Item = &'a v1::AclRule>, packet: &Packet) -> Verdict {
-    let mut verdict = Verdict::default();
+/// What these rules, in their order, do with a packet.
+pub(super) fn walk<'a>(rules: impl Iterator<Item = &'a v1::AclRule>, packet: &Packet) -> Decision {
+    let mut decision = Decision::default();
     for rule in rules {
-        let Some(reason) = miss(rule, packet) else {
-            verdict.action = action_text(rule.action()).to_owned();
-            verdict.reason =
+        let Some(miss) = miss(rule, packet) else {
+            decision.action = action_text(rule.action()).to_owned();
+            decision.reason =
                 format!("it is the first rule that matches: {}", conditions_text(rule));
-            (verdict.acl, verdict.rule) = (rule.acl.clone(), rule.name.clone());
-            return verdict;
+            (decision.acl, decision.rule) = (rule.acl.clone(), rule.name.clone());
+            return decision;
         };
-        verdict.passed_total += 1;
-        if verdict.passed.len() < NAMED {
+        decision.passed_total += 1;
+        if decision.passed.len() < NAMED {
+            let reason = miss.text(rule, packet);
             let (acl, rule) = (rule.acl.clone(), rule.name.clone());
-            verdict.passed.push(v1::AclMiss { acl, rule, reason });
+            decision.passed.push(v1::AclMiss { acl, rule, reason });
         }
     }
     let (action, reason) = match is_essential(packet) {
         true => ("accept", "no rule matches, but links and path MTU discovery need it (RFC 4890)"),
         false => ("drop", "no rule matches, and a list of the family is attached"),
     };
-    (verdict.action, verdict.reason) = (action.to_owned(), reason.to_owned());
-    verdict
+    (decision.action, decision.reason) = (action.to_owned(), reason.to_owned());
+    decision
+}
+
+/// Whether a rule matches a packet. Nothing is allocated: commits ask it of all rules.
+pub(super) fn matches(rule: &v1::AclRule, packet: &Packet) -> bool {
+    miss(rule, packet).is_none()
 }
 
 /// Whether a packet that no rule matches passes all the same.
@@ -75,92 +81,158 @@ fn is_essential(packet: &Packet) -> bool {
     }
 }
 
+/// The first condition of a rule that a packet does not meet.
+#[derive(Clone, Copy)]
+enum Miss {
+    Family,
+    Source,
+    Destination,
+    Dscp,
+    Protocol,
+    Length,
+    Fragment,
+    /// The packet has no header of the upper layer.
+    Upper,
+    SourcePort,
+    DestinationPort,
+    IcmpType,
+    IcmpCode,
+    TcpFlags,
+}
+
+/// The length of the packet in question.
+fn length(of: &v1::TestAclRequest) -> u32 {
+    if of.length == 0 { 100 } else { of.length }
+}
+
 /// Why a rule does not match a packet; `None`: it matches.
-fn miss(rule: &v1::AclRule, packet: &Packet) -> Option<String> {
+fn miss(rule: &v1::AclRule, packet: &Packet) -> Option<Miss> {
     let of = &packet.of;
     let family = if packet.source.is_ipv4() { 4 } else { 6 };
     if rule.family != 0 && rule.family != family {
-        return Some(format!("it is of IPv{}", rule.family));
+        return Some(Miss::Family);
     }
-    let ends = [
-        ("source", &rule.source, packet.source),
-        ("destination", &rule.destination, packet.destination),
-    ];
-    for (name, prefix, address) in ends {
-        let Some(prefix) = prefix else { continue };
-        if !contains(prefix, address) {
-            return Some(format!("{name} {address} is not in {prefix}"));
-        }
+    let is_in = |prefix: &Option<v1::Prefix>, address: IpAddr| {
+        prefix.as_ref().is_none_or(|prefix| contains(prefix, address))
+    };
+    if !is_in(&rule.source, packet.source) {
+        return Some(Miss::Source);
     }
-    if let Some(dscp) = rule.dscp.filter(|dscp| *dscp != of.dscp) {
-        return Some(format!("dscp is {}, not {dscp}", of.dscp));
+    if !is_in(&rule.destination, packet.destination) {
+        return Some(Miss::Destination);
     }
-    if let Some(protocol) = rule.protocol.filter(|protocol| *protocol != of.protocol) {
-        let (is, wanted) = (protocol_name(of.protocol), protocol_name(protocol));
-        return Some(format!("protocol is {is}, not {wanted}"));
+    if rule.dscp.is_some_and(|dscp| dscp != of.dscp) {
+        return Some(Miss::Dscp);
     }
-    let length = if of.length == 0 { 100 } else { of.length };
-    if let Some(range) = rule.length.filter(|it| length < it.first || it.last < length) {
-        return Some(format!("length {length} is not in {}", ranges_text(&[range])));
+    if rule.protocol.is_some_and(|protocol| protocol != of.protocol) {
+        return Some(Miss::Protocol);
     }
-    miss_of_fragment(rule, of).or_else(|| miss_of_upper(rule, of))
+    let length = length(of);
+    if rule.length.is_some_and(|it| length < it.first || it.last < length) {
+        return Some(Miss::Length);
+    }
+    if !matches_fragment(rule, of) {
+        return Some(Miss::Fragment);
+    }
+    miss_of_upper(rule, of)
 }
 
 fn contains(prefix: &v1::Prefix, address: IpAddr) -> bool {
-    let net = ip(&prefix.address).and_then(|it| ipnet::IpNet::new(it, prefix.length as u8).ok());
-    net.is_some_and(|net| net.contains(&address))
+    net(prefix).is_some_and(|net| net.contains(&address))
 }
 
-fn miss_of_fragment(rule: &v1::AclRule, of: &v1::TestAclRequest) -> Option<String> {
+/// The fragment state of the packet in question.
+fn part(of: &v1::TestAclRequest) -> v1::AclFragment {
     use v1::AclFragment::{AnyFragment, AnyPacket, FirstFragment, LaterFragment, NoFragment};
-    let part = match of.fragment() {
+    match of.fragment() {
         AnyPacket | NoFragment => NoFragment,
         FirstFragment | AnyFragment => FirstFragment,
         LaterFragment => LaterFragment,
-    };
-    let matches = match rule.fragment() {
-        AnyPacket => true,
-        AnyFragment => part != NoFragment,
-        wanted => wanted == part,
-    };
-    let text =
-        format!("fragment is {}, not {}", fragment_text(part), fragment_text(rule.fragment()));
-    (!matches).then_some(text)
+    }
 }
 
-fn miss_of_upper(rule: &v1::AclRule, of: &v1::TestAclRequest) -> Option<String> {
+fn matches_fragment(rule: &v1::AclRule, of: &v1::TestAclRequest) -> bool {
+    use v1::AclFragment::{AnyFragment, AnyPacket, NoFragment};
+    match rule.fragment() {
+        AnyPacket => true,
+        AnyFragment => part(of) != NoFragment,
+        wanted => wanted == part(of),
+    }
+}
+
+fn miss_of_upper(rule: &v1::AclRule, of: &v1::TestAclRequest) -> Option<Miss> {
     if !needs_upper(rule) {
         return None;
     }
     if of.fragment() == v1::AclFragment::LaterFragment {
-        return Some("later fragments have no upper-layer header".to_owned());
+        return Some(Miss::Upper);
     }
     let has_ports = matches!(of.protocol, TCP | UDP);
-    let ports = [
-        ("source-port", &rule.source_ports, of.source_port),
-        ("destination-port", &rule.destination_ports, of.destination_port),
-    ];
-    for (name, ranges, port) in ports {
+    let is_one_of = |ranges: &[v1::PortRange], port: u32| {
         let is_in = ranges.iter().any(|range| range.first <= port && port <= range.last);
-        let matches = ranges.is_empty() || has_ports && is_in;
-        if !matches {
-            return Some(format!("{name} {port} is not in {}", ranges_text(ranges)));
+        ranges.is_empty() || has_ports && is_in
+    };
+    if !is_one_of(&rule.source_ports, of.source_port) {
+        return Some(Miss::SourcePort);
+    }
+    if !is_one_of(&rule.destination_ports, of.destination_port) {
+        return Some(Miss::DestinationPort);
+    }
+    if rule.icmp_type.is_some_and(|wanted| wanted != of.icmp_type) {
+        return Some(Miss::IcmpType);
+    }
+    if rule.icmp_code.is_some_and(|wanted| wanted != of.icmp_code) {
+        return Some(Miss::IcmpCode);
+    }
+    (of.tcp_flags & rule.tcp_flags_mask != rule.tcp_flags).then_some(Miss::TcpFlags)
+}
+
+impl Miss {
+    /// What the packet has, and what the rule wants.
+    fn text(self, rule: &v1::AclRule, packet: &Packet) -> String {
+        let of = &packet.of;
+        let prefix = |it: &Option<v1::Prefix>| it.as_ref().map(ToString::to_string);
+        let outside = |name: &str, address: IpAddr, net: &Option<v1::Prefix>| {
+            format!("{name} {address} is not in {}", prefix(net).unwrap_or_default())
+        };
+        let not = |name: &str, is: u32, wanted: Option<u32>| {
+            format!("{name} is {is}, not {}", wanted.unwrap_or_default())
+        };
+        let port = |name: &str, port: u32, ranges: &[v1::PortRange]| {
+            format!("{name} {port} is not in {}", ranges_text(ranges))
+        };
+        match self {
+            Self::Family => format!("it is of IPv{}", rule.family),
+            Self::Source => outside("source", packet.source, &rule.source),
+            Self::Destination => outside("destination", packet.destination, &rule.destination),
+            Self::Dscp => not("dscp", of.dscp, rule.dscp),
+            Self::Protocol => {
+                let wanted = protocol_name(rule.protocol.unwrap_or_default());
+                format!("protocol is {}, not {wanted}", protocol_name(of.protocol))
+            }
+            Self::Length => {
+                let ranges: Vec<v1::PortRange> = rule.length.into_iter().collect();
+                format!("length {} is not in {}", length(of), ranges_text(&ranges))
+            }
+            Self::Fragment => {
+                let (is, wanted) = (fragment_text(part(of)), fragment_text(rule.fragment()));
+                format!("fragment is {is}, not {wanted}")
+            }
+            Self::Upper => "later fragments have no upper-layer header".to_owned(),
+            Self::SourcePort => port("source-port", of.source_port, &rule.source_ports),
+            Self::DestinationPort => {
+                port("destination-port", of.destination_port, &rule.destination_ports)
+            }
+            Self::IcmpType => not("icmp-type", of.icmp_type, rule.icmp_type),
+            Self::IcmpCode => not("icmp-code", of.icmp_code, rule.icmp_code),
+            Self::TcpFlags => {
+                let clear = flags_text(rule.tcp_flags_mask & !rule.tcp_flags);
+                format!(
+                    "tcp-flags are \"{}\", not \"{}\" with \"{clear}\" clear",
+                    flags_text(of.tcp_flags),
+                    flags_text(rule.tcp_flags)
+                )
+            }
         }
     }
-    let icmp =
-        [("icmp-type", rule.icmp_type, of.icmp_type), ("icmp-code", rule.icmp_code, of.icmp_code)];
-    for (name, wanted, is) in icmp {
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != is) {
-            return Some(format!("{name} is {is}, not {wanted}"));
-        }
-    }
-    let flags = of.tcp_flags & rule.tcp_flags_mask;
-    (flags != rule.tcp_flags).then(|| {
-        let clear = flags_text(rule.tcp_flags_mask & !rule.tcp_flags);
-        format!(
-            "tcp-flags are \"{}\", not \"{}\" with \"{clear}\" clear",
-            flags_text(of.tcp_flags),
-            flags_text(rule.tcp_flags)
-        )
-    })
 }

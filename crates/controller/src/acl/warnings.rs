@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use stoa_api::v1;
 
-use super::coverage::covers;
+use super::coverage::Compared;
 use super::essential;
 use super::paths::{ACLS, list_path, rule_path};
 use crate::config::Interfaces;
 use crate::warning::Warning;
 
-/// Warnings that are listed.
-const LISTED: usize = 20;
+/// Warnings of a kind that are listed.
+pub(super) const LISTED: usize = 20;
 
 /// Pairs of rules that are compared, at most: about a tenth of a second.
 const PAIRS: usize = 10_000_000;
@@ -24,21 +24,27 @@ pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warn
     }
     let sets = sets(interfaces);
     let mut warnings = empty(&sets, &lists);
-    warnings.extend(essential::warnings(&lists, interfaces).into_iter().take(LISTED));
+    warnings.extend(essential::warnings(&lists, interfaces, essential::STEPS));
     let attached: HashSet<&str> = sets.iter().flatten().copied().collect();
     let alone = lists.keys().filter(|name| !attached.contains(**name)).map(|name| vec![*name]);
+    let compared: BTreeMap<&str, Vec<Compared<'_>>> = lists
+        .iter()
+        .map(|(name, rules)| (*name, rules.iter().map(|rule| Compared::new(rule)).collect()))
+        .collect();
     let (mut seen, mut pairs, most) = (HashSet::new(), PAIRS, warnings.len() + LISTED);
     for set in sets.into_iter().chain(alone) {
-        let rules: Vec<&v1::AclRule> =
-            set.iter().filter_map(|name| lists.get(name)).flatten().copied().collect();
-        for (at, rule) in rules.iter().enumerate() {
+        let rules: Vec<&Compared<'_>> =
+            set.iter().filter_map(|name| compared.get(name)).flatten().collect();
+        for (at, it) in rules.iter().enumerate() {
             let Some(left) = pairs.checked_sub(at) else {
-                warnings.push(incomplete(rule));
+                warnings.push(incomplete(it.rule));
                 return warnings;
             };
             pairs = left;
-            let hides = |former: &&&v1::AclRule| covers(former, rule);
-            let Some(former) = rules[..at].iter().find(hides) else { continue };
+            let Some(hiding) = rules[..at].iter().find(|former| former.covers(it)) else {
+                continue;
+            };
+            let (rule, former) = (it.rule, hiding.rule);
             if !seen.insert((&rule.acl, &rule.name, &former.acl, &former.name)) {
                 continue;
             }
@@ -48,7 +54,7 @@ pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warn
                 warnings.push(Warning { text: text.to_owned(), nodes: vec![ACLS.to_owned()] });
                 return warnings;
             }
-            warnings.push(hidden(rule, former));
+            warnings.push(hidden(it, hiding));
         }
     }
     warnings
@@ -75,7 +81,8 @@ fn empty(sets: &BTreeSet<Vec<&str>>, lists: &BTreeMap<&str, Vec<&v1::AclRule>>) 
     empty.map(warning).take(LISTED).collect()
 }
 
-fn hidden(rule: &v1::AclRule, former: &v1::AclRule) -> Warning {
+fn hidden(hidden: &Compared<'_>, hiding: &Compared<'_>) -> Warning {
+    let (rule, former) = (hidden.rule, hiding.rule);
     let (acl, name) = (&rule.acl, &rule.name);
     let of_list =
         if former.acl == *acl { String::new() } else { format!(" of access list {}", former.acl) };
@@ -84,7 +91,7 @@ fn hidden(rule: &v1::AclRule, former: &v1::AclRule) -> Warning {
         true => format!(
             "is redundant: {by}, which comes first, matches the same packets with the same action"
         ),
-        false if covers(rule, former) => {
+        false if hidden.covers(hiding) => {
             format!(
                 "contradicts {by}, which comes first and matches the same packets: it has no effect"
             )

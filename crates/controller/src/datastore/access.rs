@@ -207,15 +207,15 @@ fn access_list(
     };
     let packet = Packet { source: peer, destination: local.ip(), of };
     let passes = |configuration: &Configuration| {
-        evaluate(configuration, &packet).map_or(true, |verdict| verdict.action == "accept")
+        evaluate(configuration, &packet).map_or(true, |decision| decision.action == "accept")
     };
     if peer.is_ipv4() != local.is_ipv4() || !passes(before) || passes(after) {
         return None;
     }
-    let verdict = evaluate(after, &packet).ok()?;
-    let by = match verdict.rule.as_str() {
+    let decision = evaluate(after, &packet).ok()?;
+    let by = match decision.rule.as_str() {
         "" => "no rule of the access lists accepts".to_owned(),
-        rule => format!("the rule {rule} of the access list {} drops", verdict.acl),
+        rule => format!("the rule {rule} of the access list {} drops", decision.acl),
     };
     let cause = format!("{by} packets from {peer} to {local}");
     Some((format!("{}/ingress", point_path(&interface.name)), cause))

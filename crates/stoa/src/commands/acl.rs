@@ -102,7 +102,7 @@ struct Test {
     socket: SocketArgument,
 }
 
-/// Prints the verdict. The exit code is 0 if the packet passes.
+/// Prints what becomes of the packet. The exit code is 0 if the packet passes.
 pub fn execute(arguments: Arguments) -> Outcome {
     let Action::Test(test) = arguments.action;
     let request = test.request()?;
@@ -166,7 +166,7 @@ impl Test {
         })
     }
 
-    /// The verdict in the configuration of a file.
+    /// What becomes of the packet in the configuration of a file.
     fn in_file(&self, file: &Path, of: TestAclRequest) -> Result<TestAclReply, Failure> {
         let configuration = Configuration::read(file).map_err(|errors| {
             let first = errors.first().map(|it| format!("{}: {}", it.path, it.cause));
