@@ -228,7 +228,7 @@ impl Datastore {
             return Err(refusal::one(
                 &file.to_string(),
                 "the startup file was edited since it was read",
-                "`stoa reload` applies it; `stoa commit --overwrite` replaces it.",
+                "`stoa reload` applies it; `stoa commit overwrite` replaces it.",
             ));
         }
         let past = self.history_files();
