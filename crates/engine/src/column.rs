@@ -56,6 +56,9 @@ fn sum(here: Here, column: &[u16]) -> u32 {
         // SAFETY: the processor has the features.
         #[cfg(target_arch = "x86_64")]
         Width::Avx512 => unsafe { avx512::sum(column) },
+        // SAFETY: the processor has the features.
+        #[cfg(target_arch = "x86_64")]
+        Width::Avx2 => unsafe { avx2::sum(column) },
         _ => column.iter().map(|it| u32::from(*it)).sum(),
     }
 }
@@ -67,6 +70,9 @@ pub(crate) fn are_below(here: Here, column: &[u32], end: u32) -> bool {
         // SAFETY: the processor has the features.
         #[cfg(target_arch = "x86_64")]
         Width::Avx512 => unsafe { avx512::are_below(column, end) },
+        // SAFETY: the processor has the features.
+        #[cfg(target_arch = "x86_64")]
+        Width::Avx2 => unsafe { avx2::are_below(column, end) },
         // One pass without branches.
         _ => column.iter().fold(true, |below, it| below & (*it < end)),
     }
@@ -143,7 +149,10 @@ impl Here {
 /// The widest that this processor has.
 fn widest() -> Width {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+    if is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("popcnt")
+    {
         let is_wide = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
@@ -171,6 +180,65 @@ mod avx2 {
         }
         let rest = rest.iter().fold(0, |diff, it| diff | (it ^ value));
         _mm256_testz_si256(diff, diff) == 1 && rest == 0
+    }
+
+    /// Whether all are below `end`. What is left after whole steps takes no loop: bursts have all
+    /// lengths, and the end of each loop would be mispredicted.
+    #[target_feature(enable = "avx2")]
+    pub(super) fn are_below(column: &[u32], end: u32) -> bool {
+        let Some(last) = column.last_chunk::<8>() else {
+            return column.iter().fold(true, |below, it| below & (*it < end));
+        };
+        let Some(most) = end.checked_sub(1) else { return false };
+        let most = _mm256_set1_epi32(most as i32);
+        let mut all = _mm256_set1_epi32(-1);
+        // Some of the last ones are compared twice.
+        for step in column.as_chunks::<8>().0.iter().chain([last]) {
+            // SAFETY: a step is one vector.
+            let step = unsafe { _mm256_loadu_si256(step.as_ptr().cast()) };
+            all = _mm256_and_si256(all, _mm256_cmpeq_epi32(_mm256_min_epu32(step, most), step));
+        }
+        _mm256_movemask_epi8(all) == -1
+    }
+
+    /// The sum of at most 65,536 values, the last of them without a loop: see [`are_below`].
+    #[target_feature(enable = "avx2")]
+    pub(super) fn sum(column: &[u16]) -> u32 {
+        const STEP: usize = 16;
+        /// Selects the last lanes of a step, by where it is loaded from.
+        static LAST: [u16; 2 * STEP] = {
+            let mut lanes = [0; 2 * STEP];
+            let mut lane = STEP;
+            while lane < lanes.len() {
+                lanes[lane] = u16::MAX;
+                lane += 1;
+            }
+            lanes
+        };
+        let Some(last) = column.last_chunk::<STEP>() else {
+            return column.iter().map(|it| u32::from(*it)).sum();
+        };
+        let (steps, rest) = column.as_chunks::<STEP>();
+        let (low, zero) = (_mm256_set1_epi32(0xffff), _mm256_setzero_si256());
+        let add = |sum: __m256i, values: __m256i| {
+            let even = _mm256_and_si256(values, low);
+            let odd = _mm256_srli_epi32::<16>(values);
+            _mm256_add_epi32(sum, _mm256_add_epi32(even, odd))
+        };
+        let mut sum = zero;
+        for step in steps {
+            // SAFETY: a step is one vector.
+            sum = add(sum, unsafe { _mm256_loadu_si256(step.as_ptr().cast()) });
+        }
+        // SAFETY: both are one vector: less than a step is left.
+        unsafe {
+            let lanes = _mm256_loadu_si256(LAST.as_ptr().add(rest.len()).cast());
+            sum = add(sum, _mm256_and_si256(_mm256_loadu_si256(last.as_ptr().cast()), lanes));
+        }
+        let sum = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+        let sum = _mm_add_epi32(sum, _mm_unpackhi_epi64(sum, sum));
+        let sum = _mm_add_epi32(sum, _mm_shuffle_epi32::<1>(sum));
+        _mm_cvtsi128_si32(sum) as u32
     }
 }
 

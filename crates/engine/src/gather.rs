@@ -57,6 +57,9 @@ pub fn gather_plain(
         Width::Avx512 => unsafe {
             avx512::gather_plain(table, (index, flags), lanes, plain, values)
         },
+        // SAFETY: the same.
+        #[cfg(target_arch = "x86_64")]
+        Width::Avx2 => unsafe { avx2::gather_plain(table, (index, flags), lanes, plain, values) },
         _ => {
             gather_32(table, index, lanes, values);
             sort_plain(flags, lanes, plain, values)
@@ -95,6 +98,28 @@ mod avx2 {
 
     use super::*;
 
+    /// The entries of 8 lanes, as `avx512::load_16` loads them: a gather takes longer.
+    ///
+    /// # Safety
+    /// The size of the table is a power of two.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load_8(table: &[AtomicU32], index: &[u32; 8]) -> __m256i {
+        let mask = table.len() - 1;
+        let one = |lane: usize| {
+            // SAFETY: a place of an array. Volatile: else the compiler loads all of them at once. The mask
+            // keeps the index inside the table; each load is an aligned one of 4 bytes, which x86-64
+            // performs whole.
+            unsafe {
+                let at = std::ptr::from_ref(&index[lane]).read_volatile() as usize & mask;
+                _mm_loadu_si32(table.as_ptr().add(at).cast())
+            }
+        };
+        let two = |lane: usize| _mm_unpacklo_epi32(one(lane), one(lane + 1));
+        let four = |lane: usize| _mm_unpacklo_epi64(two(lane), two(lane + 2));
+        _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(four(0)), four(4))
+    }
+
     /// # Safety
     /// The size of the table is a power of two.
     #[target_feature(enable = "avx2")]
@@ -104,16 +129,52 @@ mod avx2 {
         lanes: usize,
         values: &mut Column<u32>,
     ) {
-        let mask = _mm256_set1_epi32((table.len() - 1) as i32);
         let steps = index.as_chunks::<8>().0.iter().zip(values.as_chunks_mut::<8>().0);
         for (index, values) in steps.take(lanes.div_ceil(8)) {
-            // SAFETY: a step is one vector; the mask keeps each index inside the table.
+            // SAFETY: a step is one vector; the rest is guaranteed by the caller.
             unsafe {
-                let index = _mm256_and_si256(_mm256_loadu_si256(index.as_ptr().cast()), mask);
-                let found = _mm256_i32gather_epi32::<4>(table.as_ptr().cast(), index);
-                _mm256_storeu_si256(values.as_mut_ptr().cast(), found);
+                _mm256_storeu_si256(values.as_mut_ptr().cast(), load_8(table, index));
             }
         }
+    }
+
+    /// # Safety
+    /// The size of the table is a power of two.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn gather_plain(
+        table: &[AtomicU32],
+        (index, flags): (&Column<u32>, &Column<u16>),
+        lanes: usize,
+        plain: Plain,
+        values: &mut Column<u32>,
+    ) -> (LaneSet, u32) {
+        let mask = _mm256_set1_epi32(plain.mask as i32);
+        let expected = _mm256_set1_epi32(plain.expected as i32);
+        let zero = _mm256_setzero_si256();
+        let (mut set, mut any) = (LaneSet::first_of(lanes), zero);
+        let columns = index.as_chunks::<8>().0.iter().zip(flags.as_chunks::<8>().0);
+        let columns = columns.zip(values.as_chunks_mut::<8>().0);
+        for (step, ((index, flags), values)) in columns.enumerate().take(lanes.div_ceil(8)) {
+            // SAFETY: a step is one vector, half a vector of flags; the rest is guaranteed by the caller.
+            let (found, flags) = unsafe {
+                let found = load_8(table, index);
+                _mm256_storeu_si256(values.as_mut_ptr().cast(), found);
+                (found, _mm256_cvtepu16_epi32(_mm_loadu_si128(flags.as_ptr().cast())))
+            };
+            let odd = _mm256_xor_si256(_mm256_and_si256(found, mask), expected);
+            let same = _mm256_cmpeq_epi32(_mm256_or_si256(odd, flags), zero);
+            let odd = !_mm256_movemask_ps(_mm256_castsi256_ps(same)) as u64 & 0xff;
+            set.0[step / 8] &= !(odd << (step % 8 * 8));
+            // Of lanes that are not in use, too: those of the last step are summed up below.
+            if step < lanes / 8 {
+                any = _mm256_or_si256(any, found);
+            }
+        }
+        let rest = values[lanes / 8 * 8..lanes].iter().fold(0, |any, value| any | value);
+        let any = _mm_or_si128(_mm256_castsi256_si128(any), _mm256_extracti128_si256::<1>(any));
+        let any = _mm_or_si128(any, _mm_unpackhi_epi64(any, any));
+        let any = _mm_or_si128(any, _mm_shuffle_epi32::<1>(any));
+        (set, _mm_cvtsi128_si32(any) as u32 | rest)
     }
 }
 

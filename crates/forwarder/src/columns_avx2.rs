@@ -1,6 +1,8 @@
 //! Loads of the AVX2 kernels from the columns of 8 lanes and from their packets, and stores to columns.
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use stoa_engine::pool::{Pool, SLOT};
 use stoa_engine::vector::Column;
@@ -50,26 +52,85 @@ impl Columns {
     pub(crate) fn at_least(&self, length: usize) -> __m128i {
         _mm_cmpeq_epi16(_mm_max_epu16(self.length, _mm_set1_epi16(length as i16)), self.length)
     }
+}
 
-    /// The start of the data of each lane, in bytes from the start of the pool.
+/// Where the data of each lane begin, in bytes from the start of the pool. Those of all lanes are stored
+/// before the first is used: of a place that is stored and used in one step, the compiler keeps the
+/// vector, and takes each lane out of it by one or two instructions, on one port of the processor.
+#[repr(align(64))]
+pub(crate) struct Places([MaybeUninit<u64>; VECTOR]);
+
+impl Places {
+    /// Those of no vector yet.
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; VECTOR])
+    }
+
+    /// Stores those of a vector, in whole steps: a lane that is not in use, or whose buffer is not in the
+    /// pool, has a place, too, which means nothing.
     #[target_feature(enable = "avx2")]
     #[inline]
-    pub(crate) fn places(&self) -> [u64; STEP] {
-        let place = |buffer, offset| {
-            let slot =
-                _mm256_mul_epu32(_mm256_cvtepu32_epi64(buffer), _mm256_set1_epi64x(SLOT as i64));
-            _mm256_add_epi64(slot, _mm256_cvtepu16_epi64(offset))
-        };
-        let low = place(_mm256_castsi256_si128(self.buffer), self.offset);
-        let high =
-            place(_mm256_extracti128_si256::<1>(self.buffer), _mm_srli_si128::<8>(self.offset));
-        let mut places = [0; STEP];
-        // SAFETY: the array is two vectors.
-        unsafe {
-            _mm256_storeu_si256(places.as_mut_ptr().cast(), low);
-            _mm256_storeu_si256(places.as_mut_ptr().add(4).cast(), high);
+    pub(crate) fn locate(&mut self, vector: &Vector) -> Located<'_> {
+        self.locate_some(vector, 0..vector.len())
+    }
+
+    /// [`Self::locate`] for some lanes, in steps from the first of them on. Of others nothing may be
+    /// used.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(crate) fn locate_some(&mut self, vector: &Vector, lanes: Range<usize>) -> Located<'_> {
+        let mut end = lanes.start;
+        while end < lanes.end && end <= VECTOR - STEP {
+            let columns = Columns::load(vector, end);
+            let place = |buffer: __m128i, offset: __m128i| {
+                let slot = _mm256_cvtepu32_epi64(buffer);
+                let slot = _mm256_mul_epu32(slot, _mm256_set1_epi64x(SLOT as i64));
+                _mm256_add_epi64(slot, _mm256_cvtepu16_epi64(offset))
+            };
+            let low = place(_mm256_castsi256_si128(columns.buffer), columns.offset);
+            let high = _mm256_extracti128_si256::<1>(columns.buffer);
+            let high = place(high, _mm_srli_si128::<8>(columns.offset));
+            // SAFETY: 8 lanes follow `end`.
+            unsafe {
+                let to = self.0.as_mut_ptr().add(end).cast::<__m256i>();
+                _mm256_storeu_si256(to, low);
+                _mm256_storeu_si256(to.add(1), high);
+            }
+            end += STEP;
         }
-        places
+        let start = lanes.start.min(end);
+        // SAFETY: each of them was stored just now.
+        Located { start, places: unsafe { self.0[start..end].assume_init_ref() } }
+    }
+}
+
+/// The places of the lanes from `start` on.
+#[derive(Clone, Copy)]
+pub(crate) struct Located<'a> {
+    start: usize,
+    places: &'a [u64],
+}
+
+impl<'a> Located<'a> {
+    /// Those of 8 lanes.
+    ///
+    /// # Panics
+    /// When not all of them were located.
+    #[inline(always)]
+    pub(crate) fn step(&self, at: usize) -> &'a [u64; STEP] {
+        let from = at - self.start;
+        self.places[from..].as_chunks().0.first().expect("they are located")
+    }
+
+    /// Prefetches the first cache lines of 8 lanes, if they were located.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, pool: &Pool, at: usize) {
+        let from = at - self.start;
+        let places = self.places.get(from..from + STEP).unwrap_or(&[]);
+        for place in places {
+            stoa_engine::vector::prefetch(pool.base().as_ptr().wrapping_add(*place as usize));
+        }
     }
 }
 

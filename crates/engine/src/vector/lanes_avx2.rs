@@ -3,7 +3,9 @@
 
 use std::arch::x86_64::*;
 
+use super::frames_avx512::Keyed;
 use super::lanes::{Lanes, WORD};
+use super::split::{MANY, Order, copy_each};
 use super::{NONE, VECTOR, Vector};
 
 /// Lanes of a step.
@@ -12,6 +14,7 @@ const STEP: usize = 8;
 const _: () = assert!(NONE == u32::MAX);
 
 /// For each set of 8 lanes its lanes from the lowest on, one in each byte, and zeros behind them.
+/// `stoa-tables` has the same table for its look-ups: neither crate depends on the other.
 static FRONT: [[u8; STEP]; 256] = {
     let mut table = [[0; STEP]; 256];
     let mut set = 0;
@@ -29,6 +32,7 @@ static FRONT: [[u8; STEP]; 256] = {
     table
 };
 
+#[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn equal_8(column: &[u8; VECTOR], value: u8) -> Lanes {
     let (mut lanes, value) = (Lanes([0; _]), _mm256_set1_epi8(value as i8));
@@ -56,6 +60,7 @@ pub(super) fn equal_16(column: &[u16; VECTOR], value: u16) -> Lanes {
     lanes
 }
 
+#[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn equal_32(column: &[u32; VECTOR], value: u32) -> Lanes {
     let (mut lanes, value) = (Lanes([0; _]), _mm256_set1_epi32(value as i32));
@@ -121,15 +126,60 @@ impl Move {
     }
 }
 
-/// Copies lanes to the front of `to`: the columns of [`Carry::Frame`](super::Carry::Frame). Writes down
-/// the buffers, too.
-#[target_feature(enable = "avx2,popcnt")]
-pub(super) fn copy_frames(
+/// The lower bytes of 256 values. Whether their upper bytes are the same in the first `count`.
+#[target_feature(enable = "avx2")]
+pub(super) fn lower_bytes(column: &[u32; VECTOR], count: usize, bytes: &mut [u8; VECTOR]) -> bool {
+    for (byte, value) in bytes.iter_mut().zip(column) {
+        *byte = *value as u8;
+    }
+    let odd = column[..count].iter().fold(0, |odd, value| odd | (value ^ column[0]));
+    odd <= u8::MAX.into()
+}
+
+/// The value of the first `count` lanes, if it is the same in all of them.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn same(column: &[u16; VECTOR], count: usize) -> Option<u16> {
+    let odd = column[..count].iter().fold(0, |odd, value| odd | (value ^ column[0]));
+    (odd == 0).then_some(column[0])
+}
+
+/// Takes the lanes of a key out of `left`, and copies them to the front of `to`: the columns of
+/// [`Carry::Frame`](super::Carry::Frame) except `tx_if`, unless `TX_IF`. Writes down the buffers, too. Returns
+/// the lanes and their number. One function, so that lanes are counted and walked by the instructions for it.
+#[target_feature(enable = "avx2,bmi1,popcnt")]
+pub(super) fn take<const TX_IF: bool>(
     from: &Vector,
-    (lanes, buffers): (&Lanes, &mut [u32; VECTOR]),
+    (left, keyed): (&mut Lanes, Keyed<'_>),
+    order: &mut Order,
+    to: &mut Vector,
+) -> (Lanes, usize) {
+    let mut lanes = match keyed {
+        Keyed::Bytes(key) => equal_8(&order.keys, key),
+        Keyed::Words(column, key) => equal_32(column, key),
+    };
+    let mut count = 0;
+    for (lanes, left) in lanes.0.iter_mut().zip(&mut left.0) {
+        *lanes &= *left;
+        *left &= !*lanes;
+        count += lanes.count_ones() as usize;
+    }
+    match count {
+        MANY.. => copy_frames::<TX_IF>(from, (&lanes, order), to),
+        _ => copy_each(from, (&lanes, order), to),
+    }
+    (lanes, count)
+}
+
+/// What [`take`] does for many lanes.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,popcnt")]
+fn copy_frames<const TX_IF: bool>(
+    from: &Vector,
+    (lanes, order): (&Lanes, &mut Order),
     to: &mut Vector,
 ) {
-    let mut end = 0;
+    let (mut end, differs) = (0, (order.offset.is_none(), order.flags.is_none()));
     for at in (0..VECTOR).step_by(STEP) {
         let some = (lanes.0[at / WORD] >> (at % WORD)) as u8;
         let step = Move::of(some, at, end);
@@ -137,13 +187,25 @@ pub(super) fn copy_frames(
         // most 8 lanes were copied for each step before this one.
         unsafe {
             step.wide(&from.buffer, &mut to.buffer);
-            step.wide(&from.buffer, buffers);
-            step.wide(&from.tx_if, &mut to.tx_if);
-            step.narrow(&from.offset, &mut to.offset);
+            step.wide(&from.buffer, &mut order.buffers);
+            if TX_IF {
+                step.wide(&from.tx_if, &mut to.tx_if);
+            }
+            if differs.0 {
+                step.narrow(&from.offset, &mut to.offset);
+            }
             step.narrow(&from.length, &mut to.length);
-            step.narrow(&from.flags, &mut to.flags);
+            if differs.1 {
+                step.narrow(&from.flags, &mut to.flags);
+            }
         }
         end += some.count_ones() as usize;
+    }
+    if let Some(offset) = order.offset {
+        to.offset[..end].fill(offset);
+    }
+    if let Some(flags) = order.flags {
+        to.flags[..end].fill(flags);
     }
 }
 

@@ -64,15 +64,6 @@ pub fn classify(kernel: Kernel, vector: &mut Vector, pattern: &FramePattern) -> 
     }
 }
 
-/// Prefetches the first cache line of a lane in use.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(super) fn prefetch(vector: &Vector, lane: usize) {
-    let slot = vector.buffers()[lane] as usize * stoa_engine::pool::SLOT;
-    let place = slot + vector.offset[lane] as usize;
-    stoa_engine::vector::prefetch(vector.pool().base().as_ptr().wrapping_add(place));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,8 @@ use std::arch::x86_64::*;
 use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
-use super::ethernet_kernel::{AHEAD, Classified, FramePattern, STEP, prefetch};
-use crate::columns_avx2::{Columns, bits_16, load_16, mask_16};
+use super::ethernet_kernel::{AHEAD, Classified, FramePattern, STEP};
+use crate::columns_avx2::{Columns, Places, bits_16, load_16, mask_16};
 
 /// Bytes of an untagged header.
 const UNTAGGED: usize = 14;
@@ -23,22 +23,20 @@ pub fn classify(vector: &mut Vector, pattern: &FramePattern) -> Classified {
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn all(vector: &mut Vector, pattern: &FramePattern) -> Classified {
     let lanes = vector.len();
-    for lane in 0..lanes.min(STEP * AHEAD) {
-        prefetch(vector, lane);
-    }
+    let (pool, mut places) = (vector.pool(), Places::new());
+    let places = places.locate(vector);
+    (0..AHEAD).for_each(|step| places.prefetch(pool, step * STEP));
     let mut exceptions = [0; VECTOR / STEP];
     let (mut any4, mut any6, mut packets) = (0, 0, 0);
     let mut bytes = _mm256_setzero_si256();
     for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
-        for lane in lanes.min(at + STEP * AHEAD)..lanes.min(at + STEP * (AHEAD + 1)) {
-            prefetch(vector, lane);
-        }
+        places.prefetch(pool, at + STEP * AHEAD);
         if lanes - at < STEP {
             *exceptions = (1 << (lanes - at)) - 1;
             continue;
         }
-        let [ip4, ip6] = classify_8(vector, pattern, at, &mut bytes);
+        let [ip4, ip6] = classify_8(vector, pattern, (at, places.step(at)), &mut bytes);
         any4 |= ip4;
         any6 |= ip6;
         packets += (ip4 | ip6).count_ones();
@@ -57,7 +55,7 @@ fn all(vector: &mut Vector, pattern: &FramePattern) -> Classified {
 fn classify_8(
     vector: &mut Vector,
     pattern: &FramePattern,
-    at: usize,
+    (at, places): (usize, &[u64; STEP]),
     bytes: &mut __m256i,
 ) -> [u8; 2] {
     let pool = vector.pool();
@@ -69,9 +67,8 @@ fn classify_8(
     {
         return [0, 0];
     }
-    let places = columns.places();
     // SAFETY: the first `last + 16` bytes of each lane are inside its buffer.
-    let (from, to) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, last)) };
+    let (from, to) = unsafe { (load_16(pool, places, 0), load_16(pool, places, last)) };
     let word = |value: u64| _mm256_set1_epi64x(value as i64);
     // Lanes 0, 1, 4, 5 and lanes 2, 3, 6, 7: the destination and the last eight header bytes.
     let [ip4, ip6] = {

@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicU64;
 
 use stoa_engine::{VECTOR, Vector};
 
-use super::ethernet_kernel::{AHEAD, Lanes, STEP, prefetch};
+use super::ethernet_kernel::{AHEAD, Lanes, STEP};
 use super::ethernet_mixed::{
     AT_PORT, COMPARED, HEADER, HEADER_MASK, Headers, IP, IP6, MAC, Mixed, READ, read_lane,
 };
 use super::vlan_table::{HAS_INNER, IS_802_1AD, NO_KEY, OUTER, PORT};
-use crate::columns_avx2::{Columns, load_16, mask_16};
+use crate::columns_avx2::{Columns, Places, load_16, mask_16};
 
 /// Lanes of 64 bits in a vector.
 const HALF: usize = STEP / 2;
@@ -45,21 +45,19 @@ fn all(value: u64) -> __m256i {
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn read_all(vector: &Vector, pending: &Lanes, headers: &mut Headers) -> bool {
     let lanes = vector.len();
-    for lane in 0..lanes.min(STEP * AHEAD) {
-        prefetch(vector, lane);
-    }
+    let (pool, mut places) = (vector.pool(), Places::new());
+    let places = places.locate(vector);
+    (0..AHEAD).for_each(|step| places.prefetch(pool, step * STEP));
     let mut has_keys = 0;
     for (step, pending) in pending.iter().enumerate().take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
-        for lane in lanes.min(at + STEP * AHEAD)..lanes.min(at + STEP * (AHEAD + 1)) {
-            prefetch(vector, lane);
-        }
+        places.prefetch(pool, at + STEP * AHEAD);
         if *pending == 0 {
             continue;
         }
         // Lanes that are not pending are read, too: all must be in use.
         if lanes - at >= STEP
-            && let Some(keys) = read_8(vector, at, headers)
+            && let Some(keys) = read_8(vector, (at, places.step(at)), headers)
         {
             has_keys |= keys & pending;
             continue;
@@ -76,14 +74,17 @@ fn read_all(vector: &Vector, pending: &Lanes, headers: &mut Headers) -> bool {
 /// was read.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn read_8(vector: &Vector, at: usize, headers: &mut Headers) -> Option<u8> {
+fn read_8(
+    vector: &Vector,
+    (at, places): (usize, &[u64; STEP]),
+    headers: &mut Headers,
+) -> Option<u8> {
     let (pool, columns) = (vector.pool(), Columns::load(vector, at));
     if !columns.are_inside(pool, 0, READ) {
         return None;
     }
-    let places = columns.places();
     // SAFETY: the first `READ` bytes of each lane are inside its buffer.
-    let (from, to) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, 12)) };
+    let (from, to) = unsafe { (load_16(pool, places, 0), load_16(pool, places, 12)) };
     // Lanes 0, 1, 4, 5 and lanes 2, 3, 6, 7: from each the lower or the upper half.
     let in_order = |low: __m256i, high: __m256i| {
         [_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high)]

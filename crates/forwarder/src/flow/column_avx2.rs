@@ -10,7 +10,7 @@ use stoa_wire::protocol::{ESP, ICMP6, TCP, UDP};
 
 use super::column::hash_lanes;
 use super::{SCTP, SEED};
-use crate::columns_avx2::{Columns, STEP, host, load_16, transpose};
+use crate::columns_avx2::{Columns, Located, Places, STEP, host, load_16, transpose};
 
 /// Same result as the scalar code.
 pub fn hash<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, flows: &mut [u32; VECTOR]) {
@@ -26,9 +26,12 @@ pub(super) fn hash_range<const IS_IP4: bool>(
     lanes: Range<usize>,
     flows: &mut [u32; VECTOR],
 ) {
+    let mut places = Places::new();
+    let places = places.locate_some(vector, lanes.clone());
     for at in lanes.clone().step_by(STEP) {
         let end = lanes.end.min(at + STEP);
-        let whole = if end - at == STEP { load::<IS_IP4>(vector, at) } else { None };
+        let is_whole = end - at == STEP;
+        let whole = if is_whole { load::<IS_IP4>(vector, at, places) } else { None };
         match whole {
             Some(parts) => {
                 let hashes = hash_8::<IS_IP4>(&parts);
@@ -54,16 +57,21 @@ pub(super) struct Parts {
 /// Loads 8 lanes; `None`: less than 8 are in use, or one is for the scalar code.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn load<const IS_IP4: bool>(vector: &Vector, at: usize) -> Option<Parts> {
+pub(super) fn load<const IS_IP4: bool>(
+    vector: &Vector,
+    at: usize,
+    places: Located<'_>,
+) -> Option<Parts> {
     if at + STEP > vector.len() {
         return None;
     }
-    if IS_IP4 { load_4(vector, at) } else { load_6(vector, at) }
+    let lanes = (at, places.step(at));
+    if IS_IP4 { load_4(vector, lanes) } else { load_6(vector, lanes) }
 }
 
 #[target_feature(enable = "avx2")]
 #[inline]
-fn load_4(vector: &Vector, at: usize) -> Option<Parts> {
+fn load_4(vector: &Vector, (at, places): (usize, &[u64; STEP])) -> Option<Parts> {
     /// Header and ports.
     const BYTES: usize = 24;
     let (pool, columns) = (vector.pool(), Columns::load(vector, at));
@@ -71,9 +79,8 @@ fn load_4(vector: &Vector, at: usize) -> Option<Parts> {
     if !is_whole || !columns.are_inside(pool, 0, BYTES) {
         return None;
     }
-    let places = columns.places();
     // SAFETY: the first 24 bytes of each lane are inside its buffer.
-    let (head, tail) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, 8)) };
+    let (head, tail) = unsafe { (load_16(pool, places, 0), load_16(pool, places, 8)) };
     let [first, second, ..] = transpose(head);
     let [third, source, destination, ports] = transpose(tail);
     let zero = _mm256_setzero_si256();
@@ -92,7 +99,7 @@ fn load_4(vector: &Vector, at: usize) -> Option<Parts> {
 
 #[target_feature(enable = "avx2")]
 #[inline]
-fn load_6(vector: &Vector, at: usize) -> Option<Parts> {
+fn load_6(vector: &Vector, (at, places): (usize, &[u64; STEP])) -> Option<Parts> {
     /// Header and ports.
     const BYTES: usize = 44;
     let (pool, columns) = (vector.pool(), Columns::load(vector, at));
@@ -100,11 +107,9 @@ fn load_6(vector: &Vector, at: usize) -> Option<Parts> {
     if !is_whole || !columns.are_inside(pool, 0, BYTES) {
         return None;
     }
-    let places = columns.places();
     // SAFETY: the first 44 bytes of each lane are inside its buffer.
-    let (head, middle, tail) = unsafe {
-        (load_16(pool, &places, 4), load_16(pool, &places, 20), load_16(pool, &places, 28))
-    };
+    let (head, middle, tail) =
+        unsafe { (load_16(pool, places, 4), load_16(pool, places, 20), load_16(pool, places, 28)) };
     let [first, a, b, c] = transpose(head);
     let [d, e, f, g] = transpose(middle);
     let [_, _, h, ports] = transpose(tail);

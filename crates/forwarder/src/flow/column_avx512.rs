@@ -10,6 +10,7 @@ use stoa_tables::flow_hash::{FIRST, PORT, PROTOCOL, SECOND};
 use super::SEED;
 use super::column::hash_lanes;
 use super::column_avx2::{self, load};
+use crate::columns_avx2::Places;
 
 /// Lanes of a step.
 const STEP: usize = 16;
@@ -24,8 +25,11 @@ pub fn hash<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, flows: &mu
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn hash_range<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, flows: &mut [u32; VECTOR]) {
     let whole = lanes.start + lanes.len() / STEP * STEP;
+    let mut places = Places::new();
+    let places = places.locate_some(vector, lanes.start..whole);
     for at in (lanes.start..whole).step_by(STEP) {
-        let halves = (load::<IS_IP4>(vector, at), load::<IS_IP4>(vector, at + STEP / 2));
+        let halves =
+            (load::<IS_IP4>(vector, at, places), load::<IS_IP4>(vector, at + STEP / 2, places));
         let (Some(low), Some(high)) = halves else {
             hash_lanes::<IS_IP4>(vector, at..at + STEP, flows);
             continue;

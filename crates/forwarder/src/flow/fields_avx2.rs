@@ -11,7 +11,9 @@ use stoa_wire::{ipv4, ipv6, tcp};
 
 use super::fields::fill_lane;
 use super::fields::packet::{QUERIES, SHORT};
-use crate::columns_avx2::{Columns, STEP, bits_32, host, load_8, load_16, swap_16, transpose};
+use crate::columns_avx2::{
+    Columns, Places, STEP, bits_32, host, load_8, load_16, swap_16, transpose,
+};
 
 /// Same result as the scalar code.
 pub fn fill<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, fields: &mut Fields) {
@@ -22,10 +24,13 @@ pub fn fill<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, fields: &m
 
 #[target_feature(enable = "avx2")]
 fn fill_range<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, fields: &mut Fields) {
+    let mut places = Places::new();
+    let places = places.locate_some(vector, lanes.clone());
     for at in lanes.clone().step_by(STEP) {
         let end = lanes.end.min(at + STEP);
         let mut rare = if end - at == STEP {
-            if IS_IP4 { fill_4(vector, at, fields) } else { fill_6(vector, at, fields) }
+            let step = (at, places.step(at));
+            if IS_IP4 { fill_4(vector, step, fields) } else { fill_6(vector, step, fields) }
         } else {
             u8::MAX >> (STEP - (end - at))
         };
@@ -39,18 +44,16 @@ fn fill_range<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, fields: 
 /// Fills 8 lanes; returns those that are for the scalar code.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn fill_4(vector: &Vector, at: usize, fields: &mut Fields) -> u8 {
+fn fill_4(vector: &Vector, (at, places): (usize, &[u64; STEP]), fields: &mut Fields) -> u8 {
     /// Header, and that of TCP up to its window.
     const BYTES: usize = 40;
     let (pool, columns) = (vector.pool(), Columns::load(vector, at));
     if !columns.are_inside(pool, 0, BYTES) {
         return u8::MAX;
     }
-    let places = columns.places();
     // SAFETY: the first 40 bytes from the start of each lane's data are inside its buffer.
-    let ([first, second], head, tail) = unsafe {
-        (load_8(pool, &places, 0), load_16(pool, &places, 8), load_16(pool, &places, 24))
-    };
+    let ([first, second], head, tail) =
+        unsafe { (load_8(pool, places, 0), load_16(pool, places, 8), load_16(pool, places, 24)) };
     let [third, source, destination, ports] = transpose(head);
     let [after, _, offset, _] = transpose(tail);
     let low = word(0xff);
@@ -79,21 +82,20 @@ fn fill_4(vector: &Vector, at: usize, fields: &mut Fields) -> u8 {
 /// Fills 8 lanes; returns those that are for the scalar code.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn fill_6(vector: &Vector, at: usize, fields: &mut Fields) -> u8 {
+fn fill_6(vector: &Vector, (at, places): (usize, &[u64; STEP]), fields: &mut Fields) -> u8 {
     /// Header, and that of TCP with some of its options.
     const BYTES: usize = 64;
     let (pool, columns) = (vector.pool(), Columns::load(vector, at));
     if !columns.are_inside(pool, 0, BYTES) {
         return u8::MAX;
     }
-    let places = columns.places();
     // SAFETY: the first 64 bytes from the start of each lane's data are inside its buffer.
     let parts = unsafe {
         [
-            load_16(pool, &places, 0),
-            load_16(pool, &places, 16),
-            load_16(pool, &places, 32),
-            load_16(pool, &places, 48),
+            load_16(pool, places, 0),
+            load_16(pool, places, 16),
+            load_16(pool, places, 32),
+            load_16(pool, places, 48),
         ]
     };
     let [first, second, a, b] = transpose(parts[0]);

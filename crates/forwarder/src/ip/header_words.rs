@@ -64,6 +64,8 @@ pub fn load_addresses<const AT: usize>(
     match kernel {
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 => super::header_words_avx512::load_addresses::<AT>(vector, addresses),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => super::header_words_avx2::load_addresses::<AT>(vector, addresses),
         _ => load_addresses_scalar::<AT>(vector, addresses),
     }
 }

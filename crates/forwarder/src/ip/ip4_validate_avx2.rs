@@ -8,7 +8,7 @@ use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
 use super::ip4_validate::{Validated, validate_lane};
-use crate::columns_avx2::{Columns, STEP, load_16};
+use crate::columns_avx2::{Columns, Places, STEP, host, load_16, transpose};
 
 /// Same result as [`super::ip4_validate::validate_scalar`].
 pub fn validate(vector: &mut Vector, validated: &mut Validated) {
@@ -20,9 +20,11 @@ pub fn validate(vector: &mut Vector, validated: &mut Validated) {
 #[target_feature(enable = "avx2")]
 fn validate_all(vector: &mut Vector, validated: &mut Validated) {
     validated.exceptions = [0; VECTOR / 16];
+    let mut places = Places::new();
+    let places = places.locate(vector);
     for at in (0..vector.len()).step_by(STEP) {
         let lanes = at..vector.len().min(at + STEP);
-        if lanes.len() < STEP || !validate_8(vector, validated, at) {
+        if lanes.len() < STEP || !validate_8(vector, validated, (at, places.step(at))) {
             lanes.for_each(|lane| validate_lane(vector, lane, validated));
         }
     }
@@ -31,15 +33,18 @@ fn validate_all(vector: &mut Vector, validated: &mut Validated) {
 /// Whether 8 lanes have no exception; otherwise nothing is changed.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool {
+fn validate_8(
+    vector: &mut Vector,
+    validated: &mut Validated,
+    (at, places): (usize, &[u64; STEP]),
+) -> bool {
     let pool = vector.pool();
     let columns = Columns::load(vector, at);
     if !columns.are_inside(pool, 0, 20) {
         return false;
     }
-    let places = columns.places();
     // SAFETY: the first 20 bytes of each lane are inside its buffer.
-    let (head, tail) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, 4)) };
+    let (head, tail) = unsafe { (load_16(pool, places, 0), load_16(pool, places, 4)) };
     let [first, second, third, source] = transpose(head);
     let [a, b, c, d] = tail;
     let destination =
@@ -81,30 +86,12 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
     if _mm256_testz_si256(wrong, wrong) == 0 {
         return false;
     }
-    let swap = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-        3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12,
-    ));
-    let host = _mm256_shuffle_epi8(destination, swap);
     let cut = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packus_epi32(total, total));
     // SAFETY: 8 elements of each column follow `at`.
     unsafe {
-        _mm256_storeu_si256(validated.destination.as_mut_ptr().add(at).cast(), host);
+        _mm256_storeu_si256(validated.destination.as_mut_ptr().add(at).cast(), host(destination));
         let cut = _mm256_castsi256_si128(cut);
         _mm_storeu_si128(vector.length.as_mut_ptr().add(at).cast(), cut);
     }
     true
-}
-
-/// Transposes 16 bytes of each lane into four words of all lanes.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-    let (low_ab, low_cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-    let (high_ab, high_cd) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-    [
-        _mm256_unpacklo_epi64(low_ab, low_cd),
-        _mm256_unpackhi_epi64(low_ab, low_cd),
-        _mm256_unpacklo_epi64(high_ab, high_cd),
-        _mm256_unpackhi_epi64(high_ab, high_cd),
-    ]
 }

@@ -7,7 +7,7 @@ use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
 use super::ip6_validate::{Validated, validate_lane};
-use crate::columns_avx2::{Columns, STEP, load_16};
+use crate::columns_avx2::{Columns, Places, STEP, load_16};
 
 /// Bytes of the header.
 const HEADER: usize = stoa_wire::ipv6::LENGTH;
@@ -22,9 +22,11 @@ pub fn validate(vector: &mut Vector, validated: &mut Validated) {
 #[target_feature(enable = "avx2")]
 fn validate_all(vector: &mut Vector, validated: &mut Validated) {
     validated.exceptions = [0; VECTOR / STEP];
+    let mut places = Places::new();
+    let places = places.locate(vector);
     for at in (0..vector.len()).step_by(STEP) {
         let lanes = at..vector.len().min(at + STEP);
-        if lanes.len() < STEP || !validate_8(vector, validated, at) {
+        if lanes.len() < STEP || !validate_8(vector, validated, (at, places.step(at))) {
             lanes.for_each(|lane| validate_lane(vector, lane, validated));
         }
     }
@@ -33,15 +35,18 @@ fn validate_all(vector: &mut Vector, validated: &mut Validated) {
 /// Whether 8 lanes have no exception; otherwise nothing is changed.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool {
+fn validate_8(
+    vector: &mut Vector,
+    validated: &mut Validated,
+    (at, places): (usize, &[u64; STEP]),
+) -> bool {
     let pool = vector.pool();
     let columns = Columns::load(vector, at);
     if !columns.are_inside(pool, 0, HEADER) {
         return false;
     }
-    let places = columns.places();
     // SAFETY: the first 40 bytes of each lane are inside its buffer.
-    let (head, to) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, 24)) };
+    let (head, to) = unsafe { (load_16(pool, places, 0), load_16(pool, places, 24)) };
 
     // The version, and 2000::/3 for both addresses (RFC 4291 2.4): the first byte, the ninth, and
     // the first of the destination.

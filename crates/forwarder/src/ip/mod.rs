@@ -59,6 +59,9 @@ mod rewrite_avx512;
 mod rewrite_columns_avx512;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
+mod rewrite_header_avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod rewrite_header_avx512;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]

@@ -10,46 +10,14 @@
 use std::arch::x86_64::*;
 
 use stoa_engine::counters::AdjacencyCounters;
-use stoa_engine::pool::{Pool, SLOT};
+use stoa_engine::pool::Pool;
 use stoa_engine::vector::flags;
 use stoa_engine::{VECTOR, Vector};
 use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
 
-use super::ip4_rewrite::Ip4;
-use super::ip6_rewrite::Ip6;
-use super::rewrite::{AHEAD, Counts, Exceptions, Family, HEADER};
-use crate::columns_avx2::{Columns, STEP, bits_16, mask_16, narrow_16};
-
-/// Bytes of the window before the IP header: a link-layer header without tags.
-const BEFORE: usize = 14;
-/// Bytes of the second store of a tagged header.
-const MORE: usize = 8;
-
-/// The differences between IPv4 and IPv6.
-pub trait DecrementTtl: Family {
-    /// The addends of the first 16-bit words of the IP header.
-    const ADDED: [i16; 9];
-    /// The greatest value of each word that gets no end-around carry, with its sign bit inverted.
-    const NO_CARRY: [i16; 9];
-}
-
-impl DecrementTtl for Ip4 {
-    /// The TTL is the low byte of word 4 in little-endian order. Decrementing it subtracts 0x100
-    /// from its word in network order, so the checksum, word 5, grows by 0x100 in network order: by
-    /// 1 in little-endian order, and once more from 0xfffe on, so that 0xffff is not a result (RFC 1624).
-    const ADDED: [i16; 9] = [0, 0, 0, 0, -1, 1, 0, 0, 0];
-    const NO_CARRY: [i16; 9] = {
-        let mut words = [i16::MAX; 9];
-        words[5] = (0xfffd_u16 ^ 0x8000) as i16;
-        words
-    };
-}
-
-impl DecrementTtl for Ip6 {
-    /// The hop limit is the high byte of word 3.
-    const ADDED: [i16; 9] = [0, 0, 0, -0x100, 0, 0, 0, 0, 0];
-    const NO_CARRY: [i16; 9] = [i16::MAX; 9];
-}
+use super::rewrite::{AHEAD, Counts, Exceptions, HEADER};
+use super::rewrite_header_avx2::{BEFORE, DecrementTtl, Frame, MORE, TtlDelta};
+use crate::columns_avx2::{Columns, Places, STEP, bits_16, mask_16, narrow_16};
 
 /// Rewrites all lanes of the fast path with one adjacency and counts them in `counts`. Returns the
 /// other lanes, unchanged: packets larger than the MTU or with an expiring TTL, locally generated
@@ -89,11 +57,13 @@ fn uniform<F: DecrementTtl>(
     if !may_send(head, sends) {
         return exceptions;
     }
-    let frame = Frame::of(line, head.rewrite_len(), head.rewrite_len() > BEFORE);
     let deltas = [TtlDelta::of::<F>(), TtlDelta::none()];
-    let header = _mm_set1_epi16(head.rewrite_len() as i16);
+    let length = head.rewrite_len();
+    let frames = [Frame::of(line, length, &deltas[0]), Frame::of(line, length, &deltas[1])];
+    let header = _mm_set1_epi16(length as i16);
     let interface = _mm256_set1_epi32(head.interface() as i32);
-    let mut bytes = _mm256_setzero_si256();
+    let (mut bytes, mut places) = (_mm256_setzero_si256(), Places::new());
+    let places = places.locate(vector);
     for at in (0..vector.len() / STEP * STEP).step_by(STEP) {
         let columns = Columns::load(vector, at);
         if !columns.are_inside(pool, AHEAD, HEADER) {
@@ -102,14 +72,15 @@ fn uniform<F: DecrementTtl>(
         let mtu = _mm_set1_epi16(head.mtu() as i16);
         let short = _mm_cmpeq_epi16(_mm_min_epu16(columns.length, mtu), columns.length);
         let (alike, own) = alike(vector, at);
-        let (plain, count) = (bits_16(short) & alike, &deltas[usize::from(own)]);
-        let mut sent = 0;
-        for (lane, place) in columns.places().into_iter().enumerate() {
-            // SAFETY: the lane has `AHEAD` bytes of headroom and `HEADER` bytes of data.
-            if plain >> lane & 1 == 1 && unsafe { frame.send::<F>(pool, place, count) } {
-                sent |= 1 << lane;
+        let (plain, frame) = (bits_16(short) & alike, &frames[usize::from(own)]);
+        // SAFETY: the lanes have `AHEAD` bytes of headroom and `HEADER` bytes of data.
+        let sent = unsafe {
+            if length > BEFORE {
+                send_8::<F, true>(frame, pool, places.step(at), plain)
+            } else {
+                send_8::<F, false>(frame, pool, places.step(at), plain)
             }
-        }
+        };
         let lanes = mask_16(sent);
         let length = _mm256_cvtepu16_epi32(_mm_and_si128(columns.length, lanes));
         bytes = _mm256_add_epi32(bytes, length);
@@ -124,6 +95,38 @@ fn uniform<F: DecrementTtl>(
     exceptions
 }
 
+/// Sends the `plain` ones of 8 packets; returns those whose TTL does not expire.
+///
+/// # Safety
+/// The places are as [`Frame::send`] requires.
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+#[inline]
+unsafe fn send_8<F: DecrementTtl, const TAGGED: bool>(
+    frame: &Frame<'_>,
+    pool: &Pool,
+    places: &[u64; STEP],
+    plain: u8,
+) -> u8 {
+    let mut sent = plain;
+    // Most often, and without a test of each bit.
+    if plain == u8::MAX {
+        for (lane, place) in places.iter().enumerate() {
+            // SAFETY: guaranteed by the caller.
+            if !unsafe { frame.send::<F, TAGGED>(pool, *place) } {
+                sent &= !(1 << lane);
+            }
+        }
+        return sent;
+    }
+    for (lane, place) in places.iter().enumerate() {
+        // SAFETY: guaranteed by the caller.
+        if plain >> lane & 1 == 1 && !unsafe { frame.send::<F, TAGGED>(pool, *place) } {
+            sent &= !(1 << lane);
+        }
+    }
+    sent
+}
+
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn each_lane<F: DecrementTtl>(
     vector: &mut Vector,
@@ -136,37 +139,47 @@ fn each_lane<F: DecrementTtl>(
     // An adjacency without counters is left to the slow path.
     let lines = &lines[..lines.len().min(counters.len())];
     let counters = &counters[..lines.len()];
+    let mut places = Places::new();
+    let located = places.locate(vector);
     for at in (0..vector.len() / STEP * STEP).step_by(STEP) {
         let columns = Columns::load(vector, at);
         let ids = &vector.adjacency[at..].as_chunks::<STEP>().0[0];
         let lengths = &vector.length[at..].as_chunks::<STEP>().0[0];
-        let are_known = ids.iter().fold(0, |most, id| most.max(*id as usize)) < lines.len();
+        let are_known = (ids.iter().fold(0, |most, id| most.max(*id)) as usize) < lines.len();
         if !are_known || !columns.are_inside(pool, AHEAD, HEADER) {
             continue;
         }
         // SAFETY: the greatest of them is the index of a line.
         let heads = unsafe { Heads::load(lines, ids) };
         let (alike, own) = alike(vector, at);
-        let (plain, count) = (heads.may_send(&columns, sends) & alike, &deltas[usize::from(own)]);
-        let (headers, places, mut sent) = (heads.header_lengths(), columns.places(), 0);
-        let is_tagged = heads.are_tagged();
-        for lane in 0..STEP {
-            if plain >> lane & 1 == 0 {
-                continue;
-            }
+        let (plain, delta) = (heads.may_send(&columns, sends) & alike, &deltas[usize::from(own)]);
+        let (headers, places, mut sent) = (heads.header_lengths(), located.step(at), plain);
+        // SAFETY: as above, and there are as many counters; the lane has `AHEAD` bytes of headroom and
+        // `HEADER` bytes of data.
+        let lane_of = |lane: usize, length: usize| unsafe {
             let adjacency = ids[lane] as usize;
-            // SAFETY: as above, and there are as many counters; the lane has `AHEAD` bytes of
-            // headroom and `HEADER` bytes of data.
-            let (counters, is_sent) = unsafe {
-                let line = lines.get_unchecked(adjacency);
-                let frame = Frame::of(line, headers[lane] as usize, is_tagged);
-                let is_sent = frame.send::<F>(pool, places[lane], count);
-                (counters.get_unchecked(adjacency), is_sent)
-            };
-            if is_sent {
-                counters.packets.add(1);
-                counters.bytes.add(lengths[lane].into());
-                sent |= 1 << lane;
+            let frame = Frame::of(lines.get_unchecked(adjacency), length, delta);
+            (frame, counters.get_unchecked(adjacency))
+        };
+        if heads.are_tagged() {
+            for lane in (0..STEP).filter(|lane| plain >> lane & 1 == 1) {
+                let (frame, counters) = lane_of(lane, headers[lane] as usize);
+                // SAFETY: the same.
+                if unsafe { frame.send::<F, true>(pool, places[lane]) } {
+                    count(counters, lengths[lane]);
+                } else {
+                    sent &= !(1 << lane);
+                }
+            }
+        } else {
+            for lane in (0..STEP).filter(|lane| plain >> lane & 1 == 1) {
+                let (frame, counters) = lane_of(lane, BEFORE);
+                // SAFETY: the same.
+                if unsafe { frame.send::<F, false>(pool, places[lane]) } {
+                    count(counters, lengths[lane]);
+                } else {
+                    sent &= !(1 << lane);
+                }
             }
         }
         let (header, interface) = (narrow_16(heads.header), heads.interface);
@@ -174,6 +187,14 @@ fn each_lane<F: DecrementTtl>(
         exceptions[at / 16] &= !(u16::from(sent) << (at % 16));
     }
     exceptions
+}
+
+/// Counts a packet. An aligned pair of counters would take one load and one store, but each waits longer
+/// for the last one of the same adjacency than these do: with two next hops a cycle a packet on Zen 3.
+#[inline(always)]
+fn count(counters: &AdjacencyCounters, length: u16) {
+    counters.packets.add(1);
+    counters.bytes.add(length.into());
 }
 
 /// Moves the start of the data of some of 8 lanes to the link-layer header and sets the tx
@@ -300,95 +321,5 @@ impl Heads {
         // SAFETY: the array is one vector.
         unsafe { _mm256_storeu_si256(lengths.as_mut_ptr().cast(), self.header) };
         lengths
-    }
-}
-
-/// The addends of the 32-byte window that decrement the TTL.
-struct TtlDelta {
-    added: __m256i,
-    no_carry: __m256i,
-    /// The least TTL that does not expire.
-    least: u8,
-}
-
-impl TtlDelta {
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    fn of<F: DecrementTtl>() -> Self {
-        let window = |words: [i16; 9], before: i16| {
-            let mut window = [before; 16];
-            window[BEFORE / 2..].copy_from_slice(&words);
-            // SAFETY: the array is one vector.
-            unsafe { _mm256_loadu_si256(window.as_ptr().cast()) }
-        };
-        Self { added: window(F::ADDED, 0), no_carry: window(F::NO_CARRY, i16::MAX), least: 2 }
-    }
-
-    /// Leaves the TTL as it is: of packets that are generated locally.
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    fn none() -> Self {
-        Self { added: _mm256_setzero_si256(), no_carry: _mm256_set1_epi16(i16::MAX), least: 0 }
-    }
-}
-
-/// The link-layer header of an adjacency in the layout of the stores.
-struct Frame {
-    /// Its last [`BEFORE`] bytes, then zeros.
-    last: __m256i,
-    /// Its first bytes.
-    first: u64,
-    /// Its length.
-    length: usize,
-    /// Whether the first bytes are stored: not only the last ones.
-    is_tagged: bool,
-}
-
-impl Frame {
-    /// A link-layer header of `length` bytes, see [`may_send`]. `is_tagged` if it is longer than
-    /// [`BEFORE`]; where lengths are mixed it may be set for all, so that no branch is mispredicted.
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    fn of(line: &AdjacencyLine, length: usize, is_tagged: bool) -> Self {
-        assert!((BEFORE..=BEFORE + MORE).contains(&length));
-        // SAFETY: the rewrite ends at the end of the line, which is longer than 32 bytes.
-        unsafe {
-            let end = std::ptr::from_ref(line).add(1).cast::<u8>();
-            let last = _mm_srli_si128::<2>(_mm_loadu_si128(end.sub(16).cast()));
-            let first = end.sub(length).cast::<u64>().read_unaligned();
-            Self { last: _mm256_zextsi128_si256(last), first, length, is_tagged }
-        }
-    }
-
-    /// Decrements the TTL of a packet and writes its link-layer header; false: its TTL expires.
-    ///
-    /// # Safety
-    /// `place` is the start of a packet that this worker owns in this pool, with [`AHEAD`] bytes of
-    /// headroom and [`HEADER`] bytes of data in its buffer.
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    unsafe fn send<F: DecrementTtl>(&self, pool: &Pool, place: u64, count: &TtlDelta) -> bool {
-        const { assert!(BEFORE + MORE <= AHEAD && 32 - BEFORE <= HEADER && HEADER < SLOT) };
-        // SAFETY: the window and the header are inside the buffer.
-        unsafe {
-            let packet = pool.base().as_ptr().add(place as usize);
-            if *packet.add(F::TTL) < count.least {
-                return false;
-            }
-            let window = packet.sub(BEFORE).cast::<__m256i>();
-            let bytes = _mm256_loadu_si256(window);
-            // Comparing is signed: inverting the signs keeps the order of unsigned numbers.
-            let signed = _mm256_xor_si256(bytes, _mm256_set1_epi16(i16::MIN));
-            let carry = _mm256_cmpgt_epi16(signed, count.no_carry);
-            let decremented = _mm256_add_epi16(bytes, count.added);
-            let decremented = _mm256_sub_epi16(decremented, carry);
-            let seam = _mm256_setr_epi32(0, 0, 0, 0xffff_0000_u32 as i32, -1, -1, -1, -1);
-            let frame = _mm256_or_si256(_mm256_and_si256(decremented, seam), self.last);
-            if self.is_tagged {
-                packet.sub(self.length).cast::<u64>().write_unaligned(self.first);
-            }
-            _mm256_storeu_si256(window, frame);
-        }
-        true
     }
 }

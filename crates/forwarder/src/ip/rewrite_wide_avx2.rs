@@ -14,7 +14,7 @@ use stoa_tables::adjacency::{
 
 use super::rewrite::{Exceptions, Family, HEADER};
 use super::rewrite_avx2::{Heads, own, store};
-use crate::columns_avx2::{Columns, STEP, bits_16, mask_16, narrow_16};
+use crate::columns_avx2::{Columns, Places, STEP, bits_16, mask_16, narrow_16};
 
 /// Bytes of a store.
 const WIDE: usize = 16;
@@ -43,10 +43,12 @@ fn rewrite_steps<F: Family>(
     mut counted: impl FnMut(u32, u64, u64),
 ) -> Exceptions {
     let (pool, mut tunnels) = (vector.pool(), [0; VECTOR / 16]);
+    let mut places = Places::new();
+    let located = places.locate(vector);
     for at in (0..vector.len() / STEP * STEP).step_by(STEP) {
         let waiting = (pending[at / 16] >> (at % 16)) as u8;
         let ids = vector.adjacency[at..].as_chunks::<STEP>().0[0];
-        let are_known = ids.iter().fold(0, |most, id| most.max(*id as usize)) < lines.len();
+        let are_known = (ids.iter().fold(0, |most, id| most.max(*id)) as usize) < lines.len();
         let columns = Columns::load(vector, at);
         if waiting == 0 || !are_known || !columns.are_inside(pool, MAX_REWRITE, HEADER) {
             continue;
@@ -54,7 +56,7 @@ fn rewrite_steps<F: Family>(
         // SAFETY: the greatest of them is the index of a line.
         let heads = unsafe { Heads::load(lines, &ids) };
         let kinds = Kinds::of(&heads, &columns, sends);
-        let (own, places, lengths) = (own(vector, at), columns.places(), heads.header_lengths());
+        let (own, places, lengths) = (own(vector, at), located.step(at), heads.header_lengths());
         let (mut sent, mut left) = (0, waiting & (kinds.tunnels | kinds.long));
         while left != 0 {
             let lane = left.trailing_zeros() as usize;

@@ -9,7 +9,9 @@ use stoa_wire::{ipv4, protocol};
 
 use super::demux::{Ends, NO_KEY};
 use super::table::{Scope, key4};
-use crate::columns_avx2::{Columns, STEP, bits_32, host, load_4, load_16, swap_16, transpose};
+use crate::columns_avx2::{
+    Columns, Places, STEP, bits_32, host, load_4, load_16, swap_16, transpose,
+};
 
 /// Keys and encapsulations are those of the reference. So are the addresses of lanes with a key.
 pub fn read(seed: u64, vector: &Vector, ends: &mut Ends<u32>) {
@@ -21,6 +23,8 @@ pub fn read(seed: u64, vector: &Vector, ends: &mut Ends<u32>) {
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn read_steps(seed: u64, vector: &Vector, ends: &mut Ends<u32>) {
     let lanes = vector.len();
+    let mut places = Places::new();
+    let places = places.locate(vector);
     for at in (0..lanes).step_by(STEP) {
         let columns = Columns::load(vector, at);
         let is_full = at + STEP <= lanes;
@@ -29,19 +33,24 @@ fn read_steps(seed: u64, vector: &Vector, ends: &mut Ends<u32>) {
             (at..lanes.min(at + STEP)).for_each(|lane| ends.read(seed, vector, lane));
             continue;
         }
-        read_8(seed, vector, (at, &columns), ends);
+        read_8(seed, vector, (at, &columns, places.step(at)), ends);
     }
 }
 
 /// Reads 8 lanes of plain buffers that contain an IPv4 header.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 #[inline]
-fn read_8(seed: u64, vector: &Vector, (at, columns): (usize, &Columns), ends: &mut Ends<u32>) {
+fn read_8(
+    seed: u64,
+    vector: &Vector,
+    (at, columns, places): (usize, &Columns, &[u64; STEP]),
+    ends: &mut Ends<u32>,
+) {
     assert!(at <= VECTOR - STEP);
-    let (pool, places) = (vector.pool(), columns.places());
+    let pool = vector.pool();
     let word = |value: u32| _mm256_set1_epi32(value as i32);
     // SAFETY: the header of each lane is inside its buffer.
-    let (head, first) = unsafe { (load_16(pool, &places, 4), load_4(pool, &places, 0)) };
+    let (head, first) = unsafe { (load_16(pool, places, 4), load_4(pool, places, 0)) };
     let [second, third, source, destination] = transpose(head);
     let (source, destination) = (host(source), host(destination));
     // SAFETY: 8 elements of each column follow `at`.

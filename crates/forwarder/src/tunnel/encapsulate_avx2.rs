@@ -12,7 +12,7 @@ use stoa_wire::ipv4;
 use super::encapsulate::{LOOKUP4, Outer};
 use super::line::{FIELDS, GRE_IP4, IP_IP4, TunnelLine};
 use crate::columns_avx2::{
-    Columns, STEP, bits_16, bits_32, mask_16, narrow_16, store_some, swap_16, transpose,
+    Columns, Places, STEP, bits_16, bits_32, mask_16, narrow_16, store_some, swap_16, transpose,
 };
 
 /// Bytes of the fields of a line: one load.
@@ -43,13 +43,15 @@ fn encapsulate_steps(
 ) -> [u8; VECTOR / STEP] {
     let (lanes, pool, lines) = (vector.len(), vector.pool(), outer.lines);
     let (mut all_done, mut number) = ([0; _], u32::from(outer.number));
+    let mut places = Places::new();
+    let located = places.locate(vector);
     for at in (0..lanes / STEP * STEP).step_by(STEP) {
         ahead(vector, at);
         let (inner, first) = (Inner::load(outer, at), number);
         number += inner.fragmentable.count_ones();
         let columns = Columns::load(vector, at);
         let ids = outer.index[at..].as_chunks::<STEP>().0[0];
-        let are_known = ids.iter().fold(0, |most, id| most.max(*id as usize)) < lines.len();
+        let are_known = (ids.iter().fold(0, |most, id| most.max(*id)) as usize) < lines.len();
         if !are_known || !columns.are_inside(pool, GRE_IP4, 0) {
             continue;
         }
@@ -61,7 +63,7 @@ fn encapsulate_steps(
         }
         let whole = _mm256_add_epi32(_mm256_cvtepu16_epi32(columns.length), tunnels.length);
         let words = Words::new(&inner, &tunnels, whole, first);
-        let (places, lengths) = (columns.places(), store_32(tunnels.length));
+        let (places, lengths) = (located.step(at), store_32(tunnels.length));
         for lane in (0..STEP).filter(|lane| done >> lane & 1 == 1) {
             // SAFETY: the index is that of a line; there is headroom for the headers of any tunnel over
             // IPv4 in the buffer, which this worker owns.

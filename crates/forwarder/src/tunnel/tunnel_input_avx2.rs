@@ -11,7 +11,8 @@ use stoa_wire::{gre, ipv4, protocol};
 use super::tunnel_input::{Decapsulated, IP4, IP6};
 use crate::attributes::interface_flags::UP;
 use crate::columns_avx2::{
-    Columns, STEP, bits_32, load_4, load_16, mask_16, narrow_16, store_some, swap_16, transpose,
+    Columns, Places, STEP, bits_32, load_4, load_16, mask_16, narrow_16, store_some, swap_16,
+    transpose,
 };
 
 /// Bytes of the longest header.
@@ -41,14 +42,15 @@ fn decapsulate_steps(
     attributes: &Column<u32>,
     mut counted: impl FnMut(&Vector, usize),
 ) -> Decapsulated {
-    let mut decapsulated = Decapsulated::default();
+    let (mut decapsulated, mut places) = (Decapsulated::default(), Places::new());
+    let places = places.locate(vector);
     for at in (0..vector.len() / STEP * STEP).step_by(STEP) {
         let columns = Columns::load(vector, at);
         let is_whole = _mm_movemask_epi8(columns.at_least(GRE_IP4)) == 0xffff;
         if !is_whole || !columns.are_inside(vector.pool(), 0, GRE_IP4) {
             continue;
         }
-        let outer = Outer::load(vector, &columns);
+        let outer = Outer::load(vector, &columns, places.step(at));
         let done = bits_32(outer.plain) & are_up(attributes, at);
         store(vector, (at, done), &columns, &outer);
         decapsulated.lanes[at / STEP] = done;
@@ -87,12 +89,12 @@ struct Outer {
 impl Outer {
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn load(vector: &Vector, columns: &Columns) -> Self {
-        let (pool, places) = (vector.pool(), columns.places());
+    fn load(vector: &Vector, columns: &Columns, places: &[u64; STEP]) -> Self {
+        let pool = vector.pool();
         let word = |value: u32| _mm256_set1_epi32(value as i32);
         let is = |value, expected| _mm256_cmpeq_epi32(value, word(expected));
         // SAFETY: the caller has checked that `GRE_IP4` bytes of each lane are inside its buffer.
-        let (tail, first) = unsafe { (load_16(pool, &places, 8), load_4(pool, &places, 0)) };
+        let (tail, first) = unsafe { (load_16(pool, places, 8), load_4(pool, places, 0)) };
         let [third, _, _, gre] = transpose(tail);
         let start = is(_mm256_and_si256(first, word(0xff | MARK)), 0x45);
         let number = _mm256_and_si256(_mm256_srli_epi32::<8>(third), word(0xff));

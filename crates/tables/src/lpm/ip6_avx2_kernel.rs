@@ -15,18 +15,14 @@ use core::sync::atomic::Ordering;
 use super::avx2_kernel::{has_avx2, join, popcount};
 use super::chunk::POSITION;
 use super::fib::{SLACK_WORDS, lookup_lanes, lookup_scalar};
+use super::ip6_load_kernel::{BATCH, RIGHT, load_half, load_heads};
 use super::key::Key;
 
-/// Addresses that walk down together.
-const BATCH: usize = 256;
 /// Lanes of a vector.
 const STEP: usize = 8;
 
-/// The shifts that bring bits 20..26 to 56..62 of an address to the end of [`Key::after_first`]. What is
-/// left behind them is looked up one by one.
-const RIGHT: [i32; 7] = [39, 33, 27, 21, 15, 9, 3];
-
-/// For each set of 8 lanes its lanes from the lowest on, one in each byte.
+/// For each set of 8 lanes its lanes from the lowest on, one in each byte. `stoa-engine` has the same table
+/// for its vectors: neither crate depends on the other, and a third one for 2 KiB would cost more.
 static FRONT: [[u8; STEP]; 1 << STEP] = {
     let mut table = [[0; STEP]; 1 << STEP];
     let mut set = 0;
@@ -167,13 +163,8 @@ impl Table<'_> {
     #[inline]
     #[target_feature(enable = "popcnt,bmi1,bmi2,avx2")]
     unsafe fn step_down(&self, walk: &mut Walk, count: usize, right: i32, out: &mut [u32]) {
-        for (head, chunk) in walk.head.iter_mut().zip(&walk.chunk[..count]) {
-            // SAFETY: guaranteed by the caller; see `inside` about positions.
-            unsafe {
-                let at = (chunk.assume_init() & POSITION) as usize;
-                head.write(self.words.get_unchecked(at).load(Ordering::Relaxed));
-            }
-        }
+        // SAFETY: guaranteed by the caller; see `inside` about positions.
+        unsafe { load_heads(self.words, &walk.chunk[..count], &mut walk.head) };
         for at in (0..count).step_by(STEP) {
             // SAFETY: steps are written whole, see `Walk::pad`; a column has a step more than a batch.
             unsafe {
@@ -187,15 +178,12 @@ impl Table<'_> {
                 _mm256_storeu_si256(walk.half.as_mut_ptr().add(at).cast(), half);
             }
         }
-        let halves = self.words.as_ptr().cast::<AtomicU32>();
         let columns = walk.half[..count].iter().zip(&walk.lane).zip(&mut walk.found);
         for ((half, lane), found) in columns {
             // SAFETY: a run is from 0 to 64, whatever the words are, and a chunk ends before the arena
-            // does: see `inside`. Writers store whole words while we load halves: an aligned load, which
-            // x86-64 performs whole, and never before the load that it depends on. Lanes are those of
-            // addresses of the batch.
+            // does: see `inside`. Lanes are those of addresses of the batch.
             unsafe {
-                let word = (*halves.add(half.assume_init() as usize)).load(Ordering::Relaxed);
+                let word = load_half(self.words, *half);
                 found.write(word);
                 *out.get_unchecked_mut(lane.assume_init() as usize) = word;
             }

@@ -16,18 +16,12 @@ use core::sync::atomic::Ordering;
 
 use super::chunk::POSITION;
 use super::fib::{SLACK_WORDS, lookup_lanes, lookup_scalar};
+use super::ip6_load_kernel::{BATCH, RIGHT, load_half, load_heads};
 use super::ip6_step_kernel::{
     STEP, Slots, after_first_16, in_use, load_some, load_two, select, store_some,
 };
 use super::kernel::has_avx512;
 use super::key::Key;
-
-/// Addresses that walk down together.
-pub(super) const BATCH: usize = 256;
-
-/// The shifts that bring bits 20..26 to 56..62 of an address to the end of [`Key::after_first`]. What is
-/// left behind them is looked up one by one.
-const RIGHT: [u32; 7] = [39, 33, 27, 21, 15, 9, 3];
 
 /// Looks any number of addresses up.
 pub(crate) fn lookup(
@@ -193,14 +187,9 @@ impl Table<'_> {
     /// As for [`Self::look_up`]; of so many addresses `chunk` and `key` are written, at most [`BATCH`].
     #[inline]
     #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-    unsafe fn step_down(&self, walk: &mut Walk, count: usize, right: u32) {
-        for (head, chunk) in walk.head.iter_mut().zip(&walk.chunk[..count]) {
-            // SAFETY: guaranteed by the caller; see `inside` about positions.
-            unsafe {
-                let at = (chunk.assume_init() & POSITION) as usize;
-                head.write(self.words.get_unchecked(at).load(Ordering::Relaxed));
-            }
-        }
+    unsafe fn step_down(&self, walk: &mut Walk, count: usize, right: i32) {
+        // SAFETY: guaranteed by the caller; see `inside` about positions.
+        unsafe { load_heads(self.words, &walk.chunk[..count], &mut walk.head) };
         for at in (0..count).step_by(STEP) {
             let some = in_use(count - at);
             // SAFETY: guaranteed by the caller; a column has a step more than a batch.
@@ -214,14 +203,10 @@ impl Table<'_> {
                 _mm512_storeu_si512(walk.half.as_mut_ptr().add(at).cast(), half);
             }
         }
-        let halves = self.words.as_ptr().cast::<AtomicU32>();
         for (found, half) in walk.found.iter_mut().zip(&walk.half[..count]) {
             // SAFETY: a run is from -1 to 63, whatever the words are, and a chunk ends before the arena
-            // does: see `inside`. Writers store whole words while we load halves: an aligned load, which
-            // x86-64 performs whole, and never before the load that it depends on.
-            unsafe {
-                found.write((*halves.add(half.assume_init() as usize)).load(Ordering::Relaxed));
-            }
+            // does: see `inside`.
+            found.write(unsafe { load_half(self.words, *half) });
         }
     }
 

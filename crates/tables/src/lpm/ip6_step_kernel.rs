@@ -4,7 +4,7 @@
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
-use super::ip6_kernel::BATCH;
+use super::ip6_load_kernel::BATCH;
 use super::kernel::upper_halves;
 use super::run_kernel::runs_before;
 
@@ -31,9 +31,9 @@ pub(super) fn select(
     chunk: __m512i,
     heads: [__m512i; 2],
     keys: [__m512i; 2],
-    right: u32,
+    right: i32,
 ) -> __m512i {
-    let (right, six) = (_mm_cvtsi32_si128(right as i32), _mm512_set1_epi64(63));
+    let (right, six) = (_mm_cvtsi32_si128(right), _mm512_set1_epi64(63));
     let beyond = |keys| _mm512_andnot_si512(_mm512_srl_epi64(keys, right), six);
     runs_before::<u128>(chunk, heads, [beyond(keys[0]), beyond(keys[1])], keys)
 }

@@ -27,6 +27,8 @@ mod ip6_avx2_kernel;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod ip6_kernel;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
+mod ip6_load_kernel;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod ip6_step_kernel;
 mod iter;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
