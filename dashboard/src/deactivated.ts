@@ -53,7 +53,7 @@ export function withParts(list: Change[]): Row[] {
     if (part && change.operation === "delete" && up.includes(part.node)) {
       return part.isLines ? [] : [{ operation: "activate", path: part.node }];
     }
-    // Told by the row of the part, which has the lines that are kept.
+    // The row of the part, which has the lines that are kept, shows it.
     if (change.operation === "delete" && down.some((node) => isWithin(at, node))) return [];
     return [change];
   });

@@ -98,7 +98,7 @@ fn claim(
         let change = &all[at];
         let below =
             (at + 1..all.len()).take_while(|below| is_below(&all[*below].path, &change.path));
-        // Told by what is in it.
+        // What is in it shows it.
         if below.into_iter().any(|below| of[below] == Some(number)) {
             continue;
         }

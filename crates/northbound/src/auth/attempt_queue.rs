@@ -14,7 +14,7 @@ pub const ADDRESS_LIMIT: usize = 16;
 const LIMIT: usize = 256;
 /// Pending attempts of a site: an IPv4 /24, an IPv6 /48, which has many /64.
 const SITE_LIMIT: usize = LIMIT / 4;
-/// Pending attempts that are left for those who are probably operators when strangers have filled the queues.
+/// Pending attempts that are left for known clients of users, and this machine, when others have filled the queues.
 const RESERVE: usize = LIMIT / 8;
 
 #[derive(Debug)]

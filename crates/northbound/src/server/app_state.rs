@@ -118,7 +118,7 @@ impl AppState {
         let known =
             self.authenticator.identify(&management, &peer, &parts.method, &parts.headers).await;
         match &known {
-            Ok(_) => trust(parts),
+            Ok(_) => authenticate_connection(parts),
             Err(denied) => {
                 let what = format!("{} {}", parts.method, parts.uri.path());
                 self.audit_failure(&peer, denied, &what);
@@ -214,10 +214,10 @@ pub fn author(extensions: &http::Extensions, identity: &Identity, client: Client
 }
 
 /// Somebody has logged in over the connection of a request: no other connection replaces it.
-pub fn trust(parts: &Parts) {
+pub fn authenticate_connection(parts: &Parts) {
     let connection = parts.extensions.get::<Weak<Connection>>().and_then(Weak::upgrade);
-    if let Some(connection) = connection.filter(|it| !it.is_trusted()) {
-        connection.trust(Instant::now());
+    if let Some(connection) = connection.filter(|it| !it.is_authenticated()) {
+        connection.authenticate(Instant::now());
     }
 }
 

@@ -36,7 +36,7 @@ const HEAD: Duration = Duration::from_secs(30);
 /// Time without an active request.
 const IDLE: Duration = Duration::from_secs(60);
 /// The same before anybody has logged in.
-const IDLE_OF_STRANGER: Duration = Duration::from_secs(20);
+const IDLE_BEFORE_LOGIN: Duration = Duration::from_secs(20);
 /// Time for the client to acknowledge sent data.
 const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between checks for idle connections.
@@ -148,7 +148,7 @@ pub async fn serve(
         .keep_alive_timeout(HANDSHAKE);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     loop {
-        let idle = if admitted.is_trusted() { IDLE } else { IDLE_OF_STRANGER };
+        let idle = if admitted.is_authenticated() { IDLE } else { IDLE_BEFORE_LOGIN };
         let served = tokio::select! {
             served = tokio::time::timeout(POLL_INTERVAL, connection.as_mut()) => served,
             () = hang_up.0.notified() => return tracing::debug!(%from, "connection aborted"),

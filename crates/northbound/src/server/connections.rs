@@ -1,9 +1,8 @@
 //! Who may have a connection: shares of clients and of the networks around them, and a reserve for operators.
 //!
-//! Nobody knows who a connection is from before it has logged in. A connection that has not logged in waits: a new one
-//! replaces it where a share, or all, is used up. A flood replaces its own connections; whoever logs in stays. Clients
-//! from which somebody has logged in lately, and this machine, are probably operators: theirs are replaced last, and
-//! their neighbours' shares do not count for them.
+//! A connection over which nobody has logged in is unauthenticated: a new one replaces it where a share, or all, is used
+//! up. A flood replaces its own connections; whoever logs in stays. Clients from which somebody has logged in lately, and
+//! this machine, are known: their connections are replaced last, and their neighbours' shares do not count for them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -33,10 +32,10 @@ struct Table {
     limit: usize,
     open: HashMap<u64, Open>,
     by_source: HashMap<Source, Share>,
-    /// The strangers that wait, by site: how many, the first of them, and where.
+    /// The unauthenticated connections of unknown clients, by site: how many, the first of them, and where.
     sites: BTreeSet<(usize, Reverse<u64>, Source)>,
-    /// The connections of probable operators that wait.
-    operators: BTreeSet<u64>,
+    /// The unauthenticated connections of known clients.
+    of_known: BTreeSet<u64>,
     /// Connections that were admitted, which numbers them.
     admitted: u64,
     known: HashMap<IpAddr, Instant>,
@@ -46,8 +45,8 @@ struct Table {
 #[derive(Debug, Default)]
 struct Share {
     open: usize,
-    /// Those of strangers that wait, the first one first.
-    waiting: BTreeSet<u64>,
+    /// Those that are unauthenticated, of unknown clients, the first one first.
+    unauthenticated: BTreeSet<u64>,
 }
 
 /// An open connection.
@@ -62,11 +61,11 @@ struct Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nobody has logged in, and nothing is known about the client.
-    Stranger,
-    /// Nobody has logged in, but the client is probably an operator.
-    Operator,
+    Unknown,
+    /// Nobody has logged in, but the client is known.
+    Known,
     /// Somebody has logged in.
-    Trusted,
+    Authenticated,
 }
 
 /// A connection, which is forgotten on drop.
@@ -75,7 +74,7 @@ pub struct Connection {
     of: Arc<Connections>,
     number: u64,
     from: IpAddr,
-    is_trusted: AtomicBool,
+    is_authenticated: AtomicBool,
     end: Arc<Notify>,
 }
 
@@ -107,9 +106,9 @@ impl Connections {
     /// in over all of these.
     pub fn admit(self: &Arc<Self>, from: IpAddr, now: Instant) -> Option<Connection> {
         let mut table = self.table();
-        let state = match table.is_operator(from, now) {
-            true => State::Operator,
-            false => State::Stranger,
+        let state = match table.is_known(from, now) {
+            true => State::Known,
+            false => State::Unknown,
         };
         table.make_room(from, state)?;
         table.admitted += 1;
@@ -120,50 +119,51 @@ impl Connections {
             of: Arc::clone(self),
             number,
             from,
-            is_trusted: AtomicBool::new(false),
+            is_authenticated: AtomicBool::new(false),
             end,
         })
     }
 }
 
 impl Table {
-    /// Ends waiting connections where the shares of an address, or all connections, are used up. `None`: none waits.
+    /// Ends unauthenticated connections where the shares of an address, or all connections, are used up. `None`: there is
+    /// none.
     fn make_room(&mut self, from: IpAddr, state: State) -> Option<()> {
         let limit = self.limit;
         for source in sources(from) {
             // Neighbours do not use up the share of a known client.
-            if state == State::Operator && source.0 != Scope::Client {
+            if state == State::Known && source.0 != Scope::Client {
                 continue;
             }
             let Some(own) = self.by_source.get(&source) else { continue };
             if own.open >= share(source.0, limit) {
-                let own = own.waiting.first().copied();
-                let replaced = own
-                    .or_else(|| self.waiting_operator(from).filter(|_| state == State::Operator))?;
+                let own = own.unauthenticated.first().copied();
+                let replaced =
+                    own.or_else(|| self.first_of_known(from).filter(|_| state == State::Known))?;
                 self.end(replaced);
             }
         }
-        // The connections of an operator replace none while the reserve lasts.
-        let is_operator = state == State::Operator;
-        if self.open.len() + reserve(limit) >= limit && (!is_operator || self.open.len() >= limit) {
-            let stranger = self.sites.last().map(|(_, Reverse(first), _)| *first);
-            let operator = || self.operators.first().copied().filter(|_| is_operator);
-            let replaced = stranger.or_else(operator)?;
+        // The connections of a known client replace none while the reserve lasts.
+        let is_known = state == State::Known;
+        if self.open.len() + reserve(limit) >= limit && (!is_known || self.open.len() >= limit) {
+            let unknown = self.sites.last().map(|(_, Reverse(first), _)| *first);
+            let known = || self.of_known.first().copied().filter(|_| is_known);
+            let replaced = unknown.or_else(known)?;
             self.end(replaced);
         }
         Some(())
     }
 
-    /// The first connection of a client that is probably an operator and has not logged in.
-    fn waiting_operator(&self, from: IpAddr) -> Option<u64> {
+    /// The first unauthenticated connection of a known client.
+    fn first_of_known(&self, from: IpAddr) -> Option<u64> {
         let is_own = |number: &&u64| {
             self.open.get(number).is_some_and(|open| client(open.from) == client(from))
         };
-        self.operators.iter().find(is_own).copied()
+        self.of_known.iter().find(is_own).copied()
     }
 
-    /// Whether somebody is likely to be an operator: on this machine, or where somebody has logged in.
-    fn is_operator(&self, from: IpAddr, now: Instant) -> bool {
+    /// Whether a client is this machine, or one from which somebody has logged in lately.
+    fn is_known(&self, from: IpAddr, now: Instant) -> bool {
         let known = self.known.get(&client(from));
         from.is_loopback() || known.is_some_and(|last| now.saturating_duration_since(*last) < KNOWN)
     }
@@ -173,23 +173,26 @@ impl Table {
             self.by_source.entry(source).or_default().open += 1;
         }
         match open.state {
-            State::Stranger => self.change_waiting(open.from, |waiting| _ = waiting.insert(number)),
-            State::Operator => _ = self.operators.insert(number),
-            State::Trusted => {}
+            State::Unknown => self.change_unauthenticated(open.from, |all| _ = all.insert(number)),
+            State::Known => _ = self.of_known.insert(number),
+            State::Authenticated => {}
         }
         self.open.insert(number, open);
     }
 
-    /// Changes the waiting connections of all sources of an address, and so the rank of its site.
-    fn change_waiting(&mut self, from: IpAddr, change: impl Fn(&mut BTreeSet<u64>)) {
+    /// Changes the unauthenticated connections of all sources of an address, and so the rank of its site.
+    fn change_unauthenticated(&mut self, from: IpAddr, change: impl Fn(&mut BTreeSet<u64>)) {
         let rank = |share: &Share, site| {
-            share.waiting.first().map(|first| (share.waiting.len(), Reverse(*first), site))
+            share
+                .unauthenticated
+                .first()
+                .map(|first| (share.unauthenticated.len(), Reverse(*first), site))
         };
         let site = sources(from).last();
         for source in sources(from) {
             let Some(share) = self.by_source.get_mut(&source) else { continue };
             let before = rank(share, source);
-            change(&mut share.waiting);
+            change(&mut share.unauthenticated);
             if site == Some(source) {
                 if let Some(before) = before {
                     self.sites.remove(&before);
@@ -199,21 +202,21 @@ impl Table {
         }
     }
 
-    /// A connection waits no longer.
-    fn wait_no_longer(&mut self, number: u64, from: IpAddr, state: State) {
+    /// A connection is no longer unauthenticated.
+    fn remove_unauthenticated(&mut self, number: u64, from: IpAddr, state: State) {
         match state {
-            State::Stranger => self.change_waiting(from, |waiting| _ = waiting.remove(&number)),
-            State::Operator => _ = self.operators.remove(&number),
-            State::Trusted => {}
+            State::Unknown => self.change_unauthenticated(from, |all| _ = all.remove(&number)),
+            State::Known => _ = self.of_known.remove(&number),
+            State::Authenticated => {}
         }
     }
 
     /// Ends a connection and forgets it.
     fn end(&mut self, number: u64) {
         let Some(open) = self.open.remove(&number) else { return };
-        self.wait_no_longer(number, open.from, open.state);
+        self.remove_unauthenticated(number, open.from, open.state);
         for source in sources(open.from) {
-            // Idle sources are removed: strangers cannot make the table grow.
+            // Idle sources are removed: a flood cannot make the table grow.
             match self.by_source.get_mut(&source) {
                 Some(own) if own.open > 1 => own.open -= 1,
                 _ => drop(self.by_source.remove(&source)),
@@ -235,19 +238,19 @@ impl Table {
 
 impl Connection {
     /// Somebody has logged in: the connection stays, and the client is known.
-    pub fn trust(&self, now: Instant) {
+    pub fn authenticate(&self, now: Instant) {
         let mut table = self.of.table();
         if let Some(open) = table.open.get_mut(&self.number) {
-            let state = std::mem::replace(&mut open.state, State::Trusted);
-            table.wait_no_longer(self.number, self.from, state);
-            self.is_trusted.store(true, Ordering::Relaxed);
+            let state = std::mem::replace(&mut open.state, State::Authenticated);
+            table.remove_unauthenticated(self.number, self.from, state);
+            self.is_authenticated.store(true, Ordering::Relaxed);
         }
         table.know(self.from, now);
     }
 
     /// Whether somebody has logged in.
-    pub fn is_trusted(&self) -> bool {
-        self.is_trusted.load(Ordering::Relaxed)
+    pub fn is_authenticated(&self) -> bool {
+        self.is_authenticated.load(Ordering::Relaxed)
     }
 
     /// Waits until another connection replaces this one.

@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 /// The size of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
@@ -21,7 +23,7 @@ pub type Source = (Scope, IpAddr);
 
 /// The sources that an address belongs to, the smallest first. An address of this machine is one of its own.
 pub fn sources(from: IpAddr) -> impl Iterator<Item = Source> {
-    let lengths: &[(Scope, u32)] = match from {
+    let lengths: &[(Scope, u8)] = match from {
         IpAddr::V4(four) if four.is_loopback() => &[(Scope::Client, 32)],
         IpAddr::V6(six) if six.is_loopback() => &[(Scope::Client, 128)],
         IpAddr::V4(_) => &[(Scope::Client, 32), (Scope::Site, 24)],
@@ -35,17 +37,8 @@ pub fn client(from: IpAddr) -> IpAddr {
     sources(from).next().map_or(from, |(_, client)| client)
 }
 
-fn network(from: IpAddr, length: u32) -> IpAddr {
-    match from {
-        IpAddr::V4(four) => {
-            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
-            IpAddr::V4((u32::from(four) & mask).into())
-        }
-        IpAddr::V6(six) => {
-            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
-            IpAddr::V6((u128::from(six) & mask).into())
-        }
-    }
+fn network(from: IpAddr, length: u8) -> IpAddr {
+    IpNet::new(from, length).map_or(from, |network| network.network())
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ fn neighbours_delay_nobody_who_has_logged_in_from_there() {
     for turn in 0..400_u32 {
         lockout.failed("ann", host((turn % 200) as u8 + 10), now);
     }
-    assert!(lockout.wait("ann", host(8), now).is_some(), "a stranger waits");
+    assert!(lockout.wait("ann", host(8), now).is_some(), "an unknown client has to wait");
     assert_eq!(lockout.wait("ann", host(7), now), None);
     assert!(lockout.wait("bob", host(7), now).is_some(), "another user is not known there");
     assert_eq!(lockout.wait("ann", IpAddr::from([192, 0, 3, 8]), now), None, "another network");

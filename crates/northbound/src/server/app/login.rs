@@ -16,7 +16,7 @@ use crate::audit::{AuditRecord, timestamp};
 use crate::auth::tokens::{LIFE_MAX, Token};
 use crate::auth::{Identity, Proof, password, sessions};
 use crate::server::app_state::{
-    AppState, WORDS_BYTES, answer, answer_denied, failure, peer, trust,
+    AppState, WORDS_BYTES, answer, answer_denied, authenticate_connection, failure, peer,
 };
 
 /// Default lifetime of a token: 30 days.
@@ -89,7 +89,7 @@ pub async fn log_in(State(app): State<Arc<AppState>>, request: Request) -> Respo
     let management = app.management();
     match app.authenticator.log_in(&management, &peer(&parts), &input.user, &input.password).await {
         Ok(account) => {
-            trust(&parts);
+            authenticate_connection(&parts);
             let limit = usize::from(management.limits.sessions);
             let cookie = app.authenticator.sessions.begin(&account, limit, Instant::now());
             let user = &account.user;

@@ -40,20 +40,20 @@ fn each_source_has_its_share_and_gives_it_back() {
     assert_eq!(open(&|turn| six((u128::from(turn) & 0xff) << 8)), 128);
     let table = all.table();
     assert!(table.by_source.is_empty() && table.open.is_empty());
-    assert!(table.sites.is_empty() && table.operators.is_empty());
+    assert!(table.sites.is_empty() && table.of_known.is_empty());
 }
 
 #[test]
-fn an_operator_gets_in_whatever_strangers_hold() {
+fn an_operator_gets_in_during_a_flood() {
     for sites in [4_u16, 1_000] {
         let all = all();
         let flooding = flood(&all, |turn| host(turn % sites, 1));
         assert!(open_of(&all, &flooding) <= LIMIT - reserve(LIMIT));
         let ann = all.admit("192.0.2.1".parse().unwrap(), Instant::now()).unwrap();
-        ann.trust(Instant::now());
+        ann.authenticate(Instant::now());
         // Later ones replace each other, not who has logged in.
         let more = flood(&all, |turn| host(turn % sites, 1));
-        assert!(is_open(&all, &ann) && ann.is_trusted());
+        assert!(is_open(&all, &ann) && ann.is_authenticated());
         assert!(all.table().open.len() <= LIMIT - reserve(LIMIT));
         drop((flooding, more));
         assert_eq!(all.table().open.len(), 1);
@@ -67,7 +67,7 @@ fn neighbours_do_not_keep_an_operator_out() {
         let all = all();
         let ann = host(7, 1);
         if is_known {
-            all.admit(ann, now).unwrap().trust(now);
+            all.admit(ann, now).unwrap().authenticate(now);
         }
         // They have the share of the site, and others all that is left.
         let neighbours = flood(&all, |turn| host(7, 2 + (turn % 2) as u8));
@@ -81,14 +81,17 @@ fn neighbours_do_not_keep_an_operator_out() {
 }
 
 #[test]
-fn users_of_a_site_fill_its_share_for_strangers_alone() {
+fn users_fill_the_share_of_their_site_for_unknown_clients_alone() {
     let (all, now) = (all(), Instant::now());
-    let trusted: Vec<Connection> = (0..128)
+    let users: Vec<Connection> = (0..128)
         .filter_map(|turn| all.admit(host(1, turn), now))
-        .inspect(|one| one.trust(now))
+        .inspect(|one| one.authenticate(now))
         .collect();
-    assert_eq!(trusted.len(), 128);
-    assert!(all.admit(host(1, 200), now).is_none(), "a stranger: nobody there waits");
+    assert_eq!(users.len(), 128);
+    assert!(
+        all.admit(host(1, 200), now).is_none(),
+        "an unknown client, and all there have logged in"
+    );
     assert!(all.admit(host(1, 5), now).is_some(), "a user of that site");
     assert!(all.admit(host(2, 5), now).is_some(), "another site");
 }
@@ -116,14 +119,14 @@ fn the_reserve_is_for_this_machine_and_known_clients() {
     let all = all();
     let now = Instant::now();
     let known = host(500, 1);
-    all.admit(known, now).unwrap().trust(now);
+    all.admit(known, now).unwrap().authenticate(now);
     // Users hold everything else: nobody is replaced.
     let users: Vec<Connection> = (0..1_000)
         .filter_map(|turn| all.admit(host(1_000 + turn, 1), now))
-        .inspect(|one| one.trust(now))
+        .inspect(|one| one.authenticate(now))
         .collect();
     assert_eq!(users.len(), LIMIT - reserve(LIMIT));
-    assert!(all.admit("192.0.2.1".parse().unwrap(), now).is_none(), "a stranger");
+    assert!(all.admit("192.0.2.1".parse().unwrap(), now).is_none(), "an unknown client");
     assert!(all.admit(known, now + KNOWN).is_none(), "no longer known");
     for operator in [known, "127.0.0.1".parse().unwrap(), "::1".parse().unwrap()] {
         assert!(all.admit(operator, now).is_some(), "{operator}");
