@@ -1,8 +1,9 @@
 //! Who may have a connection: shares of clients and of the networks around them, and a reserve for operators.
 //!
-//! A connection over which nobody has logged in is unauthenticated: a new one replaces it where a share, or all, is used
-//! up. A flood replaces its own connections; whoever logs in stays. Clients from which somebody has logged in lately, and
-//! this machine, are known: their connections are replaced last, and their neighbours' shares do not count for them.
+//! A connection over which nobody has logged in is unauthenticated: a new one replaces it where a share, or all, is
+//! used up. A flood replaces its own connections; whoever logs in stays. Clients from which somebody has logged in
+//! lately, and this machine, are known: their connections are replaced last, and their neighbours' shares do not
+//! count for them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -126,8 +127,8 @@ impl Connections {
 }
 
 impl Table {
-    /// Ends unauthenticated connections where the shares of an address, or all connections, are used up. `None`: there is
-    /// none.
+    /// Ends unauthenticated connections where the shares of an address, or all connections, are used up. `None`:
+    /// there is none.
     fn make_room(&mut self, from: IpAddr, state: State) -> Option<()> {
         let limit = self.limit;
         for source in sources(from) {
