@@ -209,7 +209,7 @@ fn live_on(world: &mut World) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(cases(100))]
     #[test]
     fn a_blind_attacker_changes_nothing(
         seed: u64,

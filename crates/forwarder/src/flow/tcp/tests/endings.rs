@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::*;
+use super::cases;
 use super::host::{Host, State};
 use super::model::{Random, Weather, World};
 
@@ -162,7 +163,7 @@ fn act(world: &mut World, side: Direction, script: &Script, ticks: u32) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(cases(300))]
     #[test]
     fn connections_live_until_they_end(script in scripts()) {
         run(&script);

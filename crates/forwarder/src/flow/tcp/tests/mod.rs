@@ -8,7 +8,15 @@ mod host;
 mod model;
 mod random;
 
+use proptest::prelude::ProptestConfig;
+
 use super::*;
+
+/// `usual` cases, or in proportion more where PROPTEST_CASES asks for more than the default of 256.
+fn cases(usual: u32) -> ProptestConfig {
+    let given = ProptestConfig::default().cases;
+    ProptestConfig::with_cases((usual.saturating_mul(given) / 256).max(usual))
+}
 
 /// A connection that the tests lead by hand, with the tracker's last step.
 pub(super) struct Flow {
