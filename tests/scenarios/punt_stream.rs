@@ -11,29 +11,27 @@ use stoa_scenarios::{Scenario, two_sides};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Sends a numbered datagram to port 7 of the router every 20 ms until a signal ends it, and prints the answered
-/// numbers and errors of the socket, as an ICMP error is one.
+/// Sends a numbered datagram to port 7 of the router, about each 20 ms until a signal ends it. Prints the numbers of the
+/// datagrams and of the answers, and errors of the socket, as an ICMP error is one.
 const ASK: &str = "
-import signal, socket, sys, time
-signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+import socket, sys, time
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
 asker = socket.socket(family, socket.SOCK_DGRAM)
 asker.connect((sys.argv[1], 7))
 asker.settimeout(0.02)
 number = 0
-try:
-    while True:
-        number += 1
-        try:
-            asker.send(b'%d' % number)
-            print('answer', asker.recv(100).decode(), flush=True)
-        except TimeoutError:
-            continue
-        except OSError as error:
-            print('error', error, flush=True)
-        time.sleep(0.02)
-finally:
+while True:
+    number += 1
     print('asked', number, flush=True)
+    try:
+        asker.send(b'%d' % number)
+        while True:
+            print('answer', asker.recv(100).decode(), flush=True)
+    except TimeoutError:
+        pass
+    except OSError as error:
+        print('error', error, flush=True)
+        time.sleep(0.02)
 ";
 
 /// Sends a frame with an ethertype for experiments to the router, and prints the answer.
@@ -81,13 +79,18 @@ fn ask(scenario: &Scenario, six: bool) -> Result<Background> {
     scenario.host("host-a").command(Tool::PYTHON)?.args(["-c", ASK, &gateway]).spawn()
 }
 
-/// Waits until so many more answers have come.
-fn wait_answers(asking: &Background, more: usize) -> Result<()> {
-    let count = || asking.stdout().lines().filter(|line| line.starts_with("answer")).count();
-    let before = count();
+/// The last number behind a word, 0 before the first one.
+fn last(printed: &str, word: &str) -> u64 {
+    let number = |line: &str| line.strip_prefix(word)?.trim().parse().ok();
+    printed.lines().rev().find_map(number).unwrap_or(0)
+}
+
+/// Waits until the router answers so many more datagrams, none of them sent before the call.
+fn wait_answers(asking: &Background, more: u64) -> Result<()> {
+    let asked = last(&asking.stdout(), "asked");
     wait_until("answers", DEADLINE, || {
-        let now = count();
-        if now >= before + more { Ok(()) } else { Err(format!("{now}, {before} before")) }
+        let answer = last(&asking.stdout(), "answer");
+        if answer >= asked + more { Ok(()) } else { Err(format!("{answer}, {asked} before")) }
     })
 }
 
@@ -127,13 +130,10 @@ fn a_killed_controller_answers_again() -> Result<()> {
     let (stdout, stderr, _) = asking.stop()?;
     // Packets were dropped meanwhile, not refused: a protocol must not take the router for one without it.
     assert!(!stdout.contains("error"), "{stdout}{stderr}");
-    let answers: Vec<u64> =
-        stdout.lines().filter_map(|line| line.strip_prefix("answer ")?.parse().ok()).collect();
-    let asked = stdout.lines().find_map(|line| line.strip_prefix("asked ")?.parse::<u64>().ok());
-    let (last, asked) = (answers.last().copied().unwrap_or(0), asked.unwrap_or(0));
-    println!("{} of {asked} answered, the last is {last}; {state}", answers.len());
-    assert!((answers.len() as u64) < asked, "none was lost: was the controller killed?");
-    assert!(asked - last < 5, "it answers again: {stdout}");
+    let answers = stdout.lines().filter(|line| line.starts_with("answer")).count() as u64;
+    let asked = last(&stdout, "asked");
+    println!("{answers} of {asked} answered; {state}");
+    assert!(answers < asked, "none was lost: was the controller killed?");
     let drops = scenario.router.show("drops")?.to_string();
     assert!(drops.contains("punt-unsubscribed"), "{drops}");
     scenario.hosts_reach_each_other()?;
