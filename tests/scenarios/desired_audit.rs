@@ -103,7 +103,7 @@ impl Router {
             let tables = audit["tables"].as_array().cloned().unwrap_or_default();
             // Those of the desired state are there only when the forwarder was audited.
             let of_state: Vec<_> = tables.iter().filter(|it| it["table"] != "routes").collect();
-            if audit["audit"] != "equal" || of_state.len() < 13 {
+            if audit["audit"] != "equal" || of_state.len() < 20 {
                 return Err(format!("{audit} {}", self.process.log()));
             }
             let row = |it: &&Value| {

@@ -6,6 +6,7 @@
 
 mod desired;
 mod entries;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,7 @@ pub use entries::{
     neighbor, plugin, port, punt, router_advertisement, router_discovery, rule, static_route,
     tunnel, virtual_router, vrf,
 };
+pub use settings::{LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers};
 
 /// Entries of a kind that are listed, at most.
 pub const LISTED: usize = 100_000;
@@ -27,8 +29,16 @@ pub const LISTED: usize = 100_000;
 /// A kind of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
+    /// Number, CPUs and buffers of workers, and how they wait: one entry.
+    Workers,
+    /// Sizes of tables: one entry.
+    Limits,
+    /// Level, format and destinations of the log: one entry.
+    Logging,
     /// Drivers of ports.
     Ports,
+    /// What the drivers of ports are opened with.
+    PortSettings,
     /// VRFs without the default one.
     Vrfs,
     /// Interfaces without the kinds below.
@@ -53,14 +63,22 @@ pub enum Kind {
     AclRules,
     /// Limits of the control-plane policer.
     Punts,
+    /// Bounds of reassembly: one entry.
+    Reassembly,
+    /// The choice among several paths: one entry.
+    Multipath,
     /// Routes of the desired state.
     StaticRoutes,
 }
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 20] = [
+        Self::Workers,
+        Self::Limits,
+        Self::Logging,
         Self::Ports,
+        Self::PortSettings,
         Self::Vrfs,
         Self::Interfaces,
         Self::Addresses,
@@ -73,13 +91,19 @@ impl Kind {
         Self::PolicyRules,
         Self::AclRules,
         Self::Punts,
+        Self::Reassembly,
+        Self::Multipath,
         Self::StaticRoutes,
     ];
 
     /// Its name in the contract, in `stoa show audit` and in metrics.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Workers => "workers",
+            Self::Limits => "limits",
+            Self::Logging => "logging",
             Self::Ports => "ports",
+            Self::PortSettings => "port-settings",
             Self::Vrfs => "vrfs",
             Self::Interfaces => "interfaces",
             Self::Addresses => "addresses",
@@ -92,6 +116,8 @@ impl Kind {
             Self::PolicyRules => "policy-rules",
             Self::AclRules => "acl-rules",
             Self::Punts => "punt-limits",
+            Self::Reassembly => "reassembly",
+            Self::Multipath => "multipath",
             Self::StaticRoutes => "static-routes",
         }
     }
@@ -117,6 +143,8 @@ pub struct Tally {
     sums: BTreeMap<Kind, Sum>,
     listed: BTreeMap<Kind, Vec<(String, u64)>>,
     kinds_listed: BTreeSet<Kind>,
+    /// Kinds that the other side, of another version, does not count.
+    unknown: BTreeSet<Kind>,
     bytes: Vec<u8>,
 }
 
@@ -148,9 +176,16 @@ impl Tally {
         self.sums.get(&kind).copied().unwrap_or_default()
     }
 
-    /// The kinds whose entries differ from those of another tally.
+    /// The kinds whose entries differ from those of another tally, of those that both count.
     pub fn differing(&self, other: &Self) -> Vec<Kind> {
-        Kind::ALL.into_iter().filter(|kind| self.sum(*kind) != other.sum(*kind)).collect()
+        let counted =
+            Kind::ALL.into_iter().filter(|kind| self.counts(*kind) && other.counts(*kind));
+        counted.filter(|kind| self.sum(*kind) != other.sum(*kind)).collect()
+    }
+
+    /// Whether it has the entries of a kind: a process of an earlier version does not know those of later ones.
+    pub fn counts(&self, kind: Kind) -> bool {
+        !self.unknown.contains(&kind)
     }
 
     /// The keys of listed entries that one side does not have, or has otherwise.
@@ -175,9 +210,10 @@ impl Tally {
 
     /// The tally of messages; kinds that this version does not know are left out.
     pub fn from_messages(messages: Vec<v1::KindState>) -> Self {
-        let mut tally = Self::default();
+        let mut tally = Self { unknown: Kind::ALL.into(), ..Self::default() };
         for v1::KindState { name, entries, digest, listed } in messages {
             let Some(kind) = Kind::named(&name) else { continue };
+            tally.unknown.remove(&kind);
             tally.sums.insert(kind, Sum { entries, digest });
             let listed = listed.into_iter().map(|entry| (entry.key, entry.digest));
             tally.listed.insert(kind, listed.collect());

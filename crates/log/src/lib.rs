@@ -109,6 +109,12 @@ pub fn follow(desired: &v1::Logging) {
     log.syslog.follow(&desired.syslog);
 }
 
+/// The settings in effect, but for what environment variables override. `None`: [`start`] was not called.
+pub fn current() -> Option<v1::Logging> {
+    let log = LOG.get()?;
+    Some(log.current.lock().unwrap_or_else(PoisonError::into_inner).clone())
+}
+
 /// The last messages of this process, oldest first: those since [`start`], up to a limit. Secrets are hidden.
 pub fn recent() -> Vec<v1::LogMessage> {
     LOG.get().map(|log| log.recent.messages()).unwrap_or_default()

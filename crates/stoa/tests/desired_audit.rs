@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use stoa_api::audit::{Kind, desired};
+use stoa_api::v1;
 use stoa_controller::configuration::Configuration;
 use stoa_forwarder::Folders;
 
@@ -23,9 +24,16 @@ fn both_halves_count_the_same_entries() {
     for file in cases() {
         // Wrong configurations are cases, too, and so are files that only their controller may open.
         let Ok(configuration) = Configuration::read(&file) else { continue };
-        let whole = configuration.whole_desired();
-        let Ok((held, punts)) = stoa_forwarder::audit(&whole, Folders::default()) else { continue };
-        let ours = desired(&whole, (&whole.interfaces, &whole.routes), &punts, &Kind::ALL);
+        let mut whole = configuration.whole_desired();
+        // As the workers of a dry run are.
+        if let Some(workers) = &mut whole.workers {
+            workers.cpus.clear();
+            workers.huge_pages = v1::HugePages::Never.into();
+        }
+        let Ok((held, defaults)) = stoa_forwarder::audit(&whole, Folders::default()) else {
+            continue;
+        };
+        let ours = desired(&whole, (&whole.interfaces, &whole.routes), &defaults, &Kind::ALL);
         let keys = |kind: &Kind| (kind.name(), ours.differing_keys(&held, *kind));
         let differing: Vec<_> = ours.differing(&held).iter().map(keys).collect();
         assert!(differing.is_empty(), "{}: {differing:?}", file.display());

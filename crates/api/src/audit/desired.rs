@@ -2,23 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Kind, Tally, entries};
+use super::{Kind, Tally, entries, settings};
 use crate::text::ip;
 use crate::v1;
 use crate::v1::port::Driver;
 
 /// Counts the entries of a desired state, whose interfaces and routes lie apart, and lists those of some kinds.
-/// `punt_defaults` are the limits of the forwarder where none are configured.
+/// `defaults` is what the forwarder has in force where the desired state has 0 or "".
 pub fn desired<'a>(
     desired: &v1::Desired,
     (interfaces, routes): (
         impl IntoIterator<Item = &'a v1::Interface> + Clone,
         impl IntoIterator<Item = &'a v1::Route>,
     ),
-    punt_defaults: &[v1::PuntLimit],
+    defaults: &v1::Desired,
     listed: &[Kind],
 ) -> Tally {
     let mut tally = Tally::listing(listed.iter().copied());
+    settings::add(&mut tally, desired, defaults);
     let named: BTreeSet<&str> = interfaces.clone().into_iter().map(|it| it.name.as_str()).collect();
     let mut tunnels = BTreeSet::new();
     for port in &desired.ports {
@@ -43,7 +44,7 @@ pub fn desired<'a>(
     }
     add_rules(&mut tally, &desired.rules);
     desired.acl_rules.iter().for_each(|rule| entries::acl_rule(&mut tally, rule.clone()));
-    add_punts(&mut tally, &desired.punts, punt_defaults);
+    add_punts(&mut tally, &desired.punts, &defaults.punts);
     for route in routes {
         entries::static_route(&mut tally, route.clone());
     }

@@ -41,13 +41,31 @@ fn state() -> v1::Desired {
         interfaces: vec![interface("a"), v1::Interface { name: "t".into(), ..Default::default() }],
         rules: vec![rule(1), rule(2)],
         punts: vec![v1::PuntLimit { class: "arp".into(), ..v1::PuntLimit::default() }],
+        workers: Some(v1::Workers::default()),
+        limits: Some(v1::Limits::default()),
+        logging: Some(v1::Logging::default()),
+        reassembly: Some(v1::Reassembly::default()),
+        multipath: Some(v1::Multipath::default()),
         ..v1::Desired::default()
     }
 }
 
+fn generator(it: v1::Generator) -> v1::Port {
+    let driver = Some(Driver::Generator(it));
+    v1::Port { interface: "g".into(), driver, ..v1::Port::default() }
+}
+
 fn tally(state: &v1::Desired) -> Tally {
     let arp = v1::PuntLimit { class: "arp".into(), rate: 10, burst: 20, total: 30 };
-    desired(state, (&state.interfaces, &state.routes), &[arp], &Kind::ALL)
+    let defaults = v1::Desired {
+        punts: vec![arp],
+        reassembly: Some(v1::Reassembly { packets: 256, per_source: 16 }),
+        limits: Some(v1::Limits { neighbors: 100, ..v1::Limits::default() }),
+        workers: Some(v1::Workers { kernel: "avx2".into(), buffers: 5, ..Default::default() }),
+        ports: vec![generator(v1::Generator { frame: 60, ..v1::Generator::default() })],
+        ..v1::Desired::default()
+    };
+    desired(state, (&state.interfaces, &state.routes), &defaults, &Kind::ALL)
 }
 
 #[test]
@@ -60,8 +78,14 @@ fn each_kind_has_a_name_of_its_own() {
 #[test]
 fn one_difference_is_found_by_kind_and_key() {
     type Change = fn(&mut v1::Desired);
-    let changes: [(Kind, &str, Change); 8] = [
-        (Kind::Ports, "a", |it| it.ports[0].driver = Some(Driver::Tap(v1::Tap::default()))),
+    let changes: [(Kind, &str, Change); 14] = [
+        (Kind::PortSettings, "a", |it| it.ports[0].mtu = 9000),
+        (Kind::PortSettings, "a", |it| it.ports[0].software_rss = true),
+        (Kind::Workers, "workers", |it| it.workers.as_mut().unwrap().polling = 1),
+        (Kind::Limits, "limits", |it| it.limits.as_mut().unwrap().neighbors = 99),
+        (Kind::Logging, "log", |it| it.logging.as_mut().unwrap().level = "debug".into()),
+        (Kind::Reassembly, "reassembly", |it| it.reassembly.as_mut().unwrap().per_source = 15),
+        (Kind::Multipath, "multipath", |it| it.multipath.as_mut().unwrap().hash_seed = 3),
         (Kind::Interfaces, "a", |it| it.interfaces[0].enabled = true),
         (Kind::Addresses, "a 10.0.0.2/24", |it| {
             it.interfaces[0].ip4.as_mut().unwrap().addresses.truncate(1);
@@ -86,6 +110,9 @@ fn one_difference_is_found_by_kind_and_key() {
         let keys = before.differing_keys(&other, kind);
         assert_eq!(keys.into_iter().collect::<Vec<_>>(), [key]);
     }
+    let mut other = state();
+    other.ports[0].driver = Some(Driver::Tap(v1::Tap::default()));
+    assert_eq!(before.differing(&tally(&other)), [Kind::Ports, Kind::PortSettings]);
 }
 
 #[test]
@@ -99,6 +126,10 @@ fn what_is_not_configured_is_the_default() {
     (explicit.punts[0].rate, explicit.punts[0].burst, explicit.punts[0].total) = (10, 20, 30);
     let Some(Driver::Tunnel(tunnel)) = &mut explicit.ports[1].driver else { panic!("a tunnel") };
     tunnel.hop_limit = 64;
+    let workers = v1::Workers { kernel: "avx2".into(), count: 1, buffers: 5, ..Default::default() };
+    explicit.workers = Some(workers);
+    explicit.limits.as_mut().unwrap().neighbors = 100;
+    explicit.reassembly = Some(v1::Reassembly { packets: 256, per_source: 16 });
     assert_eq!(tally(&state()).differing(&tally(&explicit)), []);
 }
 
@@ -112,4 +143,43 @@ fn a_tally_survives_the_contract() {
         assert_eq!(before.sum(kind).entries as usize, after.listed[&kind].len());
     }
     assert_eq!(before.sum(Kind::Addresses).entries, 2);
+}
+
+#[test]
+fn ports_are_opened_with_the_same_settings() {
+    let digest = |port: v1::Port| {
+        let mut state = state();
+        state.ports[0] = v1::Port { interface: "a".into(), ..port };
+        tally(&state).sum(Kind::PortSettings)
+    };
+    let memif = |secret: &str| {
+        let memif = v1::Memif { secret: secret.into(), ..v1::Memif::default() };
+        digest(v1::Port { driver: Some(Driver::Memif(memif)), ..v1::Port::default() })
+    };
+    assert_eq!(memif("one"), memif("other"), "nothing can be guessed from the digest");
+    assert_ne!(memif("one"), memif(""));
+    let frame = |frame| digest(generator(v1::Generator { frame, ..v1::Generator::default() }));
+    assert_eq!(frame(0), frame(60), "the default of the forwarder");
+    assert_ne!(frame(0), frame(61));
+    let tap = |rx_queues, tx_queues| {
+        let driver = Some(Driver::Tap(v1::Tap::default()));
+        digest(v1::Port { driver, rx_queues, tx_queues, ..v1::Port::default() })
+    };
+    assert_eq!(tap(2, 1), tap(0, 2), "as many of both");
+    assert_ne!(tap(1, 1), tap(0, 2));
+}
+
+/// A controller that is newer than its forwarder must not take what that one does not count for lost.
+#[test]
+fn kinds_that_the_other_side_does_not_know_are_not_compared() {
+    let ours = tally(&state());
+    let mut messages = ours.clone().into_messages();
+    messages.retain(|kind| kind.name != "workers" && kind.name != "addresses");
+    messages.push(v1::KindState { name: "of a newer version".into(), ..Default::default() });
+    let theirs = Tally::from_messages(messages);
+    assert_eq!((ours.differing(&theirs), theirs.differing(&ours)), (vec![], vec![]));
+    assert!(!theirs.counts(Kind::Workers) && theirs.counts(Kind::Tunnels));
+    let mut other = state();
+    other.rules.clear();
+    assert_eq!(tally(&other).differing(&theirs), [Kind::PolicyRules]);
 }

@@ -46,7 +46,7 @@ pub struct AuditedKind {
 pub struct AuditedState {
     /// The number of the desired state in force.
     pub generation: u64,
-    /// All kinds.
+    /// All kinds that the forwarder counts.
     pub kinds: Vec<AuditedKind>,
 }
 
@@ -151,9 +151,11 @@ impl ForwarderConnection {
             if reply.is_changing || reply.generation != generation {
                 continue;
             }
-            let punts = reply.punt_defaults;
+            let defaults =
+                v1::Desired { punts: reply.punt_defaults, ..reply.defaults.unwrap_or_default() };
+            let defaults = Arc::new(defaults);
             let mut theirs = Tally::from_messages(reply.kinds);
-            let mut ours = count(&configuration, &punts, Vec::new()).await?;
+            let mut ours = count(&configuration, &defaults, Vec::new()).await?;
             let differing = ours.differing(&theirs);
             if !differing.is_empty() {
                 // Their keys: what both sides have, listed.
@@ -162,7 +164,7 @@ impl ForwarderConnection {
                     continue;
                 }
                 theirs = Tally::from_messages(listed.kinds);
-                ours = count(&configuration, &punts, differing).await?;
+                ours = count(&configuration, &defaults, differing).await?;
             }
             let differing = ours.differing(&theirs);
             return Some(Compared { generation, ours, theirs, differing });
@@ -180,13 +182,13 @@ impl ForwarderConnection {
 /// Counts the desired entries, which takes a while where there are many.
 async fn count(
     configuration: &Arc<Configuration>,
-    punt_defaults: &[v1::PuntLimit],
+    defaults: &Arc<v1::Desired>,
     listed: Vec<Kind>,
 ) -> Option<Tally> {
-    let (configuration, punts) = (Arc::clone(configuration), punt_defaults.to_vec());
+    let (configuration, defaults) = (Arc::clone(configuration), Arc::clone(defaults));
     let count = move || {
         let Configuration { interfaces, routes, .. } = &*configuration;
-        desired(&configuration.desired, (interfaces.iter(), routes.iter()), &punts, &listed)
+        desired(&configuration.desired, (interfaces.iter(), routes.iter()), &defaults, &listed)
     };
     tokio::task::spawn_blocking(count).await.ok()
 }
@@ -202,7 +204,8 @@ impl Compared {
             };
             AuditedKind { kind, desired, held: held.entries, different, digest: held.digest }
         };
-        AuditedState { generation: self.generation, kinds: Kind::ALL.map(kind).into() }
+        let counted = Kind::ALL.into_iter().filter(|kind| self.theirs.counts(*kind));
+        AuditedState { generation: self.generation, kinds: counted.map(kind).collect() }
     }
 
     fn log(&self) {

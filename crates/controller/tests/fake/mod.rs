@@ -361,7 +361,7 @@ impl DesiredAudit for Instance {
         lose(&mut held);
         let listed = request.get_ref().listed.iter().filter_map(|name| Kind::named(name));
         let (listed, apart) = (listed.collect::<Vec<_>>(), (&held.interfaces, &held.routes));
-        let tally = audit::desired(&held, apart, &[], &listed);
+        let tally = audit::desired(&held, apart, &Desired::default(), &listed);
         Ok(Response::new(v1::AuditDesiredReply {
             generation: self.generation.load(Ordering::Relaxed),
             kinds: tally.into_messages(),

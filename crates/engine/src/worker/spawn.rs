@@ -170,6 +170,11 @@ impl WorkerHandle {
         (self.urgent.slots(), self.usual.slots())
     }
 
+    /// How the worker waits.
+    pub fn polling(&self) -> Polling {
+        self.status.polling()
+    }
+
     /// Changes how the worker waits.
     pub fn set_polling(&self, polling: Polling) {
         self.status.polling.store(polling.number(), Ordering::Relaxed);

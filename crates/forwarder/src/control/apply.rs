@@ -1,6 +1,8 @@
 //! Applies a change of the desired state, or a whole state, as one transaction: all of it or nothing. A whole
 //! state is applied as its difference to what is held.
 
+mod fixed;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -163,7 +165,7 @@ impl Forwarder {
     /// # Errors
     /// All errors that were found.
     pub fn apply(&mut self, desired: DesiredState) -> Result<v1::Applied, ApplyError> {
-        let limits = self.limits.with(&desired.limits);
+        let limits = self.limits_of(&desired);
         self.check_fixed(&desired.workers, limits)?;
         let mut state = self.take_state(&desired.workers, limits)?;
         state.begin_slices();
@@ -321,28 +323,6 @@ impl Forwarder {
         let state = ForwarderState::start(workers, limits, open, self.is_stepped, place);
         state.map_err(|error| start(&error))
     }
-
-    /// Checks settings that are fixed while the forwarder runs.
-    fn check_fixed(&self, workers: &Workers, limits: Limits) -> Result<(), ApplyError> {
-        let runs = self.state.as_ref().filter(|_| self.generation != 0);
-        if runs.is_some_and(|state| !state.has(workers)) {
-            let cause = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
-            return Err(ApplyError::one("workers", cause, "Restart Stoa to change them."));
-        }
-        if runs.is_some_and(|state| state.limits != limits) {
-            let cause = "the limits of tables are fixed while the forwarder runs";
-            return Err(ApplyError::one("limits", cause, "Restart Stoa to change them."));
-        }
-        Ok(())
-    }
-
-    /// Checks that the tables have room.
-    fn check_size(&self, state: &mut ForwarderState, held: &Held) -> Result<(), ApplyError> {
-        self.limits.with(&held.desired().limits).check(held).map_err(|(path, full)| {
-            state.fib.table_full_counts.count(full.table);
-            ApplyError::full(path, &full)
-        })
-    }
 }
 
 /// The number of the next state. The first is random, so that the states of different forwarders differ.
@@ -362,17 +342,6 @@ fn start(error: &StartError) -> ApplyError {
 }
 
 impl ForwarderState {
-    /// Whether the workers are as desired, except for what can be changed while they run.
-    fn has(&self, desired: &Workers) -> bool {
-        self.workers == Workers { polling: self.workers.polling, ..desired.clone() }
-    }
-
-    fn set_polling(&self, desired: &DesiredState) {
-        for worker in &self.worker_pool.workers {
-            worker.set_polling(desired.workers.polling);
-        }
-    }
-
     /// The keys of all that is desired or running.
     pub(super) fn everything(&self, desired: &DesiredState) -> DesiredChange {
         let mut all = DesiredChange::default();

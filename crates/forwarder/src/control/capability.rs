@@ -159,6 +159,9 @@ pub(super) struct Verbs {
     pub(super) entries: fn(&ForwarderState, &mut Tally),
     /// The same for those of an interface.
     pub(super) entries_of: fn(&ForwarderState, u32, &mut Tally),
+    /// Writes its settings of an interface, as it works with them, over those of the desired state: for the entry that
+    /// the core adds for the interface.
+    pub(super) in_force: fn(&ForwarderState, u32, &mut v1::Interface),
 }
 
 impl Verbs {
@@ -188,6 +191,7 @@ impl Verbs {
         limits: |_, _| {},
         entries: |_, _| {},
         entries_of: |_, _, _| {},
+        in_force: |_, _, _| {},
     };
 }
 
@@ -195,6 +199,7 @@ impl Verbs {
 macro_rules! capabilities {
     ($($name:ident: $state:ty,)*) => {
         /// The states of all capabilities.
+        #[allow(dead_code, reason = "some have all of their state in what workers share")]
         pub(super) struct Capabilities {
             $(pub(super) $name: $state,)*
         }
@@ -214,6 +219,7 @@ macro_rules! capabilities {
 }
 
 capabilities! {
+    logging: super::logging::Logging,
     load: super::listing::WorkerLoads,
     vlans: super::vlans::Vlans,
     tunnels: super::tunnels::PublishedTunnels,
@@ -240,117 +246,4 @@ capabilities! {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
-
-    /// Most fields of the core: beyond, a field belongs to a capability.
-    const CORE_FIELDS: usize = 19;
-
-    /// All sources below a directory.
-    fn sources(directory: &Path) -> Vec<String> {
-        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-        let of = |path: std::path::PathBuf| match path.is_dir() {
-            true => sources(&path),
-            false => vec![fs::read_to_string(path).unwrap()],
-        };
-        entries.flat_map(of).collect()
-    }
-
-    /// The fields of a struct, as source lines.
-    fn fields<'a>(source: &'a str, name: &str) -> Option<Vec<&'a str>> {
-        let head = format!("struct {name}");
-        let mut at = source.match_indices(&head).map(|(at, _)| &source[at + head.len()..]);
-        let body = at.find(|rest| rest.starts_with([' ', '(', ';']))?;
-        let body = match body.trim_start().starts_with('{') {
-            true => body.split_once('{')?.1.split_once("\n}")?.0,
-            false => body.split_once(';')?.0,
-        };
-        let lines = body.lines().map(str::trim);
-        Some(lines.filter(|line| !line.is_empty() && !line.starts_with("//")).collect())
-    }
-
-    #[test]
-    fn the_core_stays_small() {
-        let core = fields(include_str!("forwarder_state.rs"), "ForwarderState").unwrap();
-        assert!(!core.is_empty());
-        let advice =
-            "move the new field to a capability, or write a new one (docs/dev/capability.md)";
-        assert!(core.len() <= CORE_FIELDS, "{} fields: {advice}", core.len());
-    }
-
-    /// Fields of the core that have methods for what capabilities need.
-    const CLOSED: [&str; 9] = [
-        "dropped",
-        "index.unpublished",
-        "index.unreviewed",
-        "opener",
-        "placement",
-        "rx_queues",
-        "serviced_ports",
-        "slices",
-        "worker_pool",
-    ];
-    /// Capabilities that reach for one of them: no more.
-    const REACHED: [(&str, &str); 11] = [
-        ("host_interfaces", "opener"),
-        ("host_interfaces", "rx_queues"),
-        ("host_interfaces", "worker_pool"),
-        ("learned", "slices"),
-        ("listing", "dropped"),
-        ("listing", "placement"),
-        ("listing", "rx_queues"),
-        ("listing", "worker_pool"),
-        ("neighbors", "worker_pool"),
-        ("punts", "worker_pool"),
-        ("trace_capture", "worker_pool"),
-    ];
-
-    #[test]
-    fn capabilities_reach_the_core_by_methods() {
-        let list = include_str!("capability.rs").split_once("\ncapabilities! {\n").unwrap().1;
-        let list = list.split_once("\n}").unwrap().0.lines();
-        let modules = list.filter_map(|line| line.split("super::").nth(1)?.split("::").next());
-        let control = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/control");
-        let mut reached = Vec::new();
-        for module in modules {
-            let file = control.join(module).with_extension("rs");
-            let all = match file.exists() {
-                true => vec![fs::read_to_string(file).unwrap()],
-                false => sources(&control.join(module)),
-            };
-            let code = all.iter().filter_map(|source| source.split("#[cfg(test)]\nmod").next());
-            let code: String = code.collect();
-            let is_reached = |field: &&str| {
-                let names = [format!("self.{field}"), format!("state.{field}")];
-                names.iter().any(|name| {
-                    let mut behind = code.split(name.as_str()).skip(1);
-                    behind
-                        .any(|rest| !rest.starts_with(|it: char| it == '_' || it.is_alphanumeric()))
-                })
-            };
-            reached.extend(CLOSED.iter().filter(|it| is_reached(it)).map(|field| (module, *field)));
-        }
-        reached.sort_unstable();
-        let advice = "add a method to the core; if one is reached no more, remove its line";
-        assert_eq!(reached, REACHED, "{advice}");
-    }
-
-    #[test]
-    fn the_state_of_a_capability_is_private() {
-        let list = include_str!("capability.rs").split_once("\ncapabilities! {\n").unwrap().1;
-        let list = list.split_once("\n}").unwrap().0.lines();
-        let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/control"));
-        let mut number = 0;
-        for line in list.map(str::trim).filter(|line| !line.starts_with("//")) {
-            let name = line.trim_end_matches(',').rsplit("::").next().unwrap();
-            let found = sources.iter().find_map(|source| fields(source, name));
-            let found = found.unwrap_or_else(|| panic!("no source has the struct {name}"));
-            let public =
-                found.iter().find(|field| field.contains("pub ") || field.contains("pub("));
-            assert_eq!(public, None, "a field of {name}: make it private, and add a method");
-            number += 1;
-        }
-        assert_eq!(number, super::CAPABILITIES.len());
-    }
-}
+mod tests;

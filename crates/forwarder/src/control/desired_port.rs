@@ -1,4 +1,6 @@
-//! Converts a port of the contract to the driver's configuration.
+//! Converts a port of the contract to the driver's configuration, and back for audits.
+
+mod message;
 
 use std::net::IpAddr;
 
@@ -11,6 +13,8 @@ use stoa_ports::{
 };
 
 use super::desired::{ValidationErrors, address};
+
+pub(super) use message::message;
 
 fn text(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())

@@ -11,7 +11,6 @@ use stoa_ports::{Folders, NullConfig, OpenError, PortConfig};
 
 use super::apply::Forwarder;
 use super::desired::{DesiredState, Workers};
-use super::desired_audit::punt_defaults;
 use super::limits::Limits;
 
 /// What a forwarder that starts with `desired` and these folders refuses, whatever devices and CPUs its machine has.
@@ -22,16 +21,17 @@ pub fn check(desired: &v1::Desired, folders: Folders) -> Result<(), Vec<v1::Vali
     apply(desired, folders).map(drop)
 }
 
-/// What such a forwarder has in force of `desired`, for audits, and its limits where none are configured.
+/// What such a forwarder has in force of `desired`, for audits, and what it has where nothing is configured. Its workers
+/// run on no CPU of their own, and without huge pages.
 ///
 /// # Errors
 /// All errors that were found.
 pub fn audit(
     desired: &v1::Desired,
     folders: Folders,
-) -> Result<(Tally, Vec<v1::PuntLimit>), Vec<v1::ValidationError>> {
+) -> Result<(Tally, v1::Desired), Vec<v1::ValidationError>> {
     let forwarder = apply(desired, folders)?;
-    Ok((forwarder.audit_desired(&Kind::ALL), punt_defaults()))
+    Ok((forwarder.audit_desired(&Kind::ALL), forwarder.audit_defaults()))
 }
 
 fn apply(desired: &v1::Desired, folders: Folders) -> Result<Forwarder, Vec<v1::ValidationError>> {

@@ -54,6 +54,18 @@ impl Limits {
         }
     }
 
+    /// As a message of the contract.
+    pub(super) fn message(&self) -> v1::Limits {
+        v1::Limits {
+            ip4_routes: self.routes4 as u32,
+            ip6_routes: self.routes6 as u32,
+            vrf_routes: self.vrf_routes as u32,
+            next_hops: self.next_hops as u32,
+            adjacencies: self.adjacencies as u32,
+            neighbors: self.neighbors as u32,
+        }
+    }
+
     /// Checks that rules and routes fit; on an error, returns the path and the reason.
     pub(super) fn check(&self, held: &Held) -> Result<(), (String, TableFull)> {
         let desired = held.desired();
@@ -123,7 +135,7 @@ impl From<&v1::Limits> for LimitOverrides {
 }
 
 /// The highest limit of any table.
-const MAX_LIMIT: usize = 1 << 23;
+const MAX_LIMIT: usize = stoa_api::audit::LIMIT_MAX as usize;
 
 /// A table that can be full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

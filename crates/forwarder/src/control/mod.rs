@@ -32,6 +32,7 @@ mod limit_listing;
 mod limits;
 mod listing;
 mod log_service;
+mod logging;
 mod mld_reports;
 mod multipath;
 mod neighbors;

@@ -1,7 +1,7 @@
 //! Plugins: passes the settings of interfaces to their parts, and reports the state of these. Their features are
 //! switched with those of this tree (`features`, `output_features`).
 
-use stoa_api::v1;
+use stoa_api::{audit, v1};
 
 use super::capability::{Capability, Start, Verbs};
 use super::forwarder_state::{ForwarderState, InterfaceState};
@@ -21,6 +21,13 @@ impl Capability for Plugins {
         },
         remove_interface: |state, index| state.set_parts(index, None),
         facts: ForwarderState::add_plugin_state,
+        // Parts do not return their settings: these are what they were given last.
+        entries_of: |state, index, tally| {
+            let Some(interface) = state.interface(index) else { return };
+            for (plugin, settings) in &interface.desired.plugins {
+                audit::plugin(tally, &interface.name, plugin, settings);
+            }
+        },
         ..Verbs::NONE
     };
 

@@ -1,20 +1,26 @@
 //! Reassembly of fragments: workers do it; this thread sets its bounds.
 
+use stoa_api::{audit, v1};
+
 use super::capability::{Capability, Start, Verbs};
 use super::forwarder_state::ForwarderState;
 use super::limit_listing::limit;
 
-/// The bounds in effect.
-#[derive(Default)]
-pub(super) struct Reassembly {
-    bounds: (u32, u32),
-}
+/// Reassembly. Its bounds are in the state that workers share.
+pub(super) struct Reassembly;
 
 impl Capability for Reassembly {
     const VERBS: Verbs = Verbs {
         apply: |state, step| {
-            state.set_reassembly(step.desired().reassembly);
+            let (packets, per_source) = step.desired().reassembly;
+            state.shared.reassembly.set(packets, per_source);
             Ok(())
+        },
+        entries: |state, tally| {
+            let (packets, per_source) = state.shared.reassembly.get();
+            let (packets, per_source) = (packets as u32, per_source as u32);
+            let bounds = v1::Reassembly { packets, per_source };
+            audit::reassembly(tally, bounds, &v1::Desired::default());
         },
         limits: |state, rows| {
             let families = [(true, "ipv4-reassembly"), (false, "ipv6-reassembly")];
@@ -24,18 +30,12 @@ impl Capability for Reassembly {
     };
 
     fn start(_: &Start<'_>) -> Self {
-        Self::default()
+        Self
     }
 }
 
 impl ForwarderState {
-    fn set_reassembly(&mut self, bounds: (u32, u32)) {
-        if std::mem::replace(&mut self.capabilities.reassembly.bounds, bounds) != bounds {
-            self.shared.reassembly.set(bounds.0, bounds.1);
-        }
-    }
-
-    fn reassembly_limit(&self, is_ip4: bool, name: &str) -> stoa_api::v1::LimitState {
+    fn reassembly_limit(&self, is_ip4: bool, name: &str) -> v1::LimitState {
         let (used, refused) = self.shared.reassembly.used(is_ip4);
         let capacity = self.shared.reassembly.get().0 as u64;
         let fix = "Raise /stoa-system:system/stoa-ip:reassembly/packets.";

@@ -193,33 +193,23 @@ impl Contract for Service {
     async fn apply(&self, request: tonic::Request<v1::Desired>) -> Answer<v1::Applied> {
         let desired = DesiredState::parse(request.get_ref());
         let desired = desired.map_err(|errors| refusal::refuse(Code::InvalidArgument, errors))?;
-        let logging = request.get_ref().logging.clone();
         let applied = self.on_control(move |forwarder| {
             let applied = forwarder.apply(desired).map_err(refused)?;
             Ok(v1::Applied { generation: forwarder.generation(), ..applied })
         });
-        let applied = applied.await?;
-        if let Some(logging) = logging {
-            stoa_log::follow(&logging);
-        }
-        Ok(Response::new(applied))
+        Ok(Response::new(applied.await?))
     }
 
     async fn change(&self, request: tonic::Request<v1::DesiredChange>) -> Answer<v1::Applied> {
         let invalid = |errors| refusal::refuse(Code::InvalidArgument, errors);
         let change = DesiredChange::parse(request.get_ref()).map_err(invalid)?;
         let generation = request.get_ref().generation;
-        let logging = request.get_ref().logging.clone();
         let applied = self.on_control(move |forwarder| {
             let applied = forwarder.change(generation, change);
             let applied = applied.map_err(|error| status_of(generation, error))?;
             Ok(v1::Applied { generation: forwarder.generation(), ..applied })
         });
-        let applied = applied.await?;
-        if let Some(logging) = logging {
-            stoa_log::follow(&logging);
-        }
-        Ok(Response::new(applied))
+        Ok(Response::new(applied.await?))
     }
 
     type LearnRoutesStream = ReceiverStream<Result<v1::LearnedRoutesReply, Status>>;

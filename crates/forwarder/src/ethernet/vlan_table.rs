@@ -31,6 +31,11 @@ pub fn tag_key(tpid: u16, tci: u16) -> Option<TagKey> {
     }
 }
 
+/// The inverse of [`tag_key`]: TPID and VLAN ID.
+pub fn tag_of(key: TagKey) -> (u16, u16) {
+    (if u64::from(key) & IS_802_1AD == 0 { 0x8100 } else { 0x88a8 }, key & 0xfff)
+}
+
 /// The key of a sub-interface, which are all tags of its frames.
 #[inline(always)]
 pub(super) fn key(port: u32, outer: TagKey, inner: Option<TagKey>) -> u64 {
@@ -122,7 +127,8 @@ impl VlanWriter {
         }
         let former = std::mem::replace(&mut self.keys[at], new);
         if former == new {
-            return true;
+            let is_there = new == NO_KEY || self.by_tags.get(new).is_some();
+            return is_there || self.by_tags.insert(new, interface).is_ok();
         }
         self.writes += 1;
         if former != NO_KEY {
@@ -140,6 +146,25 @@ impl VlanWriter {
             return false;
         }
         true
+    }
+
+    /// The tags by which workers find an interface of this port, the outer one first; none: they do not find it.
+    pub fn tags(&self, interface: u32, port: u32) -> Vec<TagKey> {
+        let key = self.keys.get(interface as usize).copied().unwrap_or(NO_KEY);
+        let is_found = key != NO_KEY && self.by_tags.get(key) == Some(interface);
+        if !is_found || key >> PORT != u64::from(port) {
+            return Vec::new();
+        }
+        let tag = |key: u64| (key & (IS_802_1AD | 0xfff)) as TagKey;
+        let inner = (key & HAS_INNER != 0).then(|| tag(key));
+        std::iter::once(tag(key >> OUTER)).chain(inner).collect()
+    }
+
+    /// Removes an interface from the table that workers read, and from nowhere else: for tests of the audit.
+    #[cfg(test)]
+    pub(crate) fn lose(&mut self, interface: u32) {
+        let removed = self.by_tags.remove(self.keys[interface as usize]);
+        assert_eq!(removed, Some(interface));
     }
 
     /// The number of interfaces whose tags were written since the start: the cost of changes.

@@ -35,7 +35,7 @@ use stoa_wire::{ipv6, protocol};
 pub use column::{Packets, of};
 
 /// Seed of flows, and the seed of the choice of paths unless another one is configured.
-const SEED: u32 = 0x5704_a001;
+pub(crate) const SEED: u32 = 0x5704_a001;
 /// What makes the seed of software RSS of that of paths: flows that a router before this one sent by
 /// the same path are spread over all workers.
 const OF_WORKERS: u32 = 0x9e37_79b9;
@@ -62,6 +62,12 @@ impl Seeds {
         let seed = if seed == 0 { SEED } else { seed };
         self.paths.store(seed, Ordering::Relaxed);
         self.workers.store(mix(seed ^ OF_WORKERS), Ordering::Relaxed);
+    }
+
+    /// The seed that was set; `None`: that of software RSS does not follow from it.
+    pub fn seed(&self) -> Option<u32> {
+        let (paths, workers) = (self.paths(), self.workers.load(Ordering::Relaxed));
+        (workers == mix(paths ^ OF_WORKERS)).then_some(paths)
     }
 
     /// The seed of [`hash4`] and [`hash6`].

@@ -20,7 +20,7 @@ use crate::punt::{Class, Limit};
 pub type Changes<K, V> = BTreeMap<K, Option<V>>;
 
 /// A change of the desired state. `None` outside of a map: unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DesiredChange {
     /// The workers.
     pub workers: Option<Workers>,
@@ -46,6 +46,8 @@ pub struct DesiredChange {
     pub reassembly: Option<(u32, u32)>,
     /// Seed of the flow hashes that choose a path.
     pub hash_seed: Option<u32>,
+    /// The log.
+    pub logging: Option<v1::Logging>,
     /// As in [`DesiredState`]; the contract cannot set it.
     pub noop_origin: Option<bool>,
 }
@@ -85,6 +87,7 @@ impl DesiredChange {
             change.set_reassembly(reassembly, &mut errors);
         }
         change.hash_seed = message.multipath.map(|multipath| multipath.hash_seed);
+        change.logging.clone_from(&message.logging);
         if let Some(rules) = &message.rules {
             change.set_rules(&rules.rules, &mut errors);
         }
@@ -97,6 +100,7 @@ impl DesiredChange {
             workers: Some(super::interface::workers(message.workers.as_ref(), errors)),
             limits: message.limits.as_ref().map(LimitOverrides::from),
             hash_seed: message.multipath.map(|multipath| multipath.hash_seed),
+            logging: message.logging.clone(),
             ..Self::default()
         };
         change.add_objects(
@@ -200,6 +204,7 @@ impl DesiredChange {
             rules: (held.rules != new.rules).then_some(new.rules),
             reassembly: (held.reassembly != new.reassembly).then_some(new.reassembly),
             hash_seed: (held.hash_seed != new.hash_seed).then_some(new.hash_seed),
+            logging: new.logging.filter(|new| held.logging.as_ref() != Some(new)),
             noop_origin: (held.noop_origin != new.noop_origin).then_some(new.noop_origin),
             interfaces: difference(&held.interfaces, new.interfaces, pacer),
             neighbors: difference(&held.neighbors, new.neighbors, pacer),

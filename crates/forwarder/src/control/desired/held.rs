@@ -10,7 +10,7 @@ use super::references::References;
 use super::{DesiredState, Prefix, Route, Workers};
 
 /// A desired state and who refers to what in it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::control) struct Held {
     desired: DesiredState,
     references: References,
@@ -85,6 +85,8 @@ impl Held {
             rules: change.rules.map(|it| std::mem::replace(&mut desired.rules, it)),
             reassembly: change.reassembly.map(|it| std::mem::replace(&mut desired.reassembly, it)),
             hash_seed: change.hash_seed.map(|it| std::mem::replace(&mut desired.hash_seed, it)),
+            // A log that was never set cannot be set back.
+            logging: change.logging.and_then(|it| desired.logging.replace(it)),
             noop_origin: change
                 .noop_origin
                 .map(|it| std::mem::replace(&mut desired.noop_origin, it)),

@@ -226,7 +226,7 @@ pub struct Route {
 }
 
 /// The whole desired state.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DesiredState {
     /// The workers.
     pub workers: Workers,
@@ -254,6 +254,8 @@ pub struct DesiredState {
     pub reassembly: (u32, u32),
     /// Seed of the flow hashes that choose a path; 0: the default.
     pub hash_seed: u32,
+    /// The log; `None`: it stays as it is.
+    pub logging: Option<v1::Logging>,
     /// Whether the router has the features `ip4-origin-noop` and `ip6-origin-noop`; the contract cannot
     /// set it.
     pub noop_origin: bool,

@@ -11,7 +11,7 @@ use crate::control::service::Service;
 use crate::punt::Class;
 
 /// The limits of all classes where none are configured.
-pub(in crate::control) fn punt_defaults() -> Vec<v1::PuntLimit> {
+pub(super) fn punt_defaults() -> Vec<v1::PuntLimit> {
     let limit = |class: Class| {
         let limit = class.default_limit();
         let (rate, burst, total) = (limit.rate, limit.burst, limit.total);
@@ -46,10 +46,12 @@ impl Contract for Service {
                 break;
             }
         }
-        let DesiredAudit { tally, generation, is_changing, .. } = audit;
-        let punt_defaults = punt_defaults();
-        let kinds = tally.into_messages();
-        let reply = v1::AuditDesiredReply { generation, kinds, is_changing, punt_defaults };
+        let DesiredAudit { tally, generation, is_changing, mut defaults, .. } = audit;
+        // Those of punt classes had their field first.
+        let punt_defaults = std::mem::take(&mut defaults.punts);
+        let (kinds, defaults) = (tally.into_messages(), Some(defaults));
+        let reply =
+            v1::AuditDesiredReply { generation, kinds, is_changing, punt_defaults, defaults };
         Ok(Response::new(reply))
     }
 

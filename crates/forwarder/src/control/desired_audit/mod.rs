@@ -1,11 +1,12 @@
 //! The audit of the desired state: what of it is in force, read from what the capabilities work with and not from the
 //! desired state that was received. Also brings entries into force again.
 //!
-//! One place knows what the forwarder holds: each capability adds its entries by its verbs `entries` and `entries_of`
-//! ([`super::capability`]), the core adds ports, VRFs, interfaces, addresses and routes.
+//! One place knows what the forwarder holds: each capability adds its entries by its verbs `entries`, `entries_of` and
+//! `in_force` ([`super::capability`]), the core adds workers, limits, ports, VRFs, interfaces, addresses and routes.
 
 mod call;
 mod repair;
+mod settings;
 mod table;
 
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ use super::forwarder_state::ForwarderState;
 use super::vrfs::Slot;
 use crate::neighbor::entry::Key;
 
-pub(super) use call::punt_defaults;
+use call::punt_defaults;
 
 /// Interfaces in a slice of an audit: about a millisecond.
 const INTERFACES: u32 = 128;
@@ -46,6 +47,8 @@ pub struct DesiredAudit {
     /// The desired state with which it began; 0: none.
     generation: u64,
     is_changing: bool,
+    /// What is in force where nothing is configured.
+    defaults: v1::Desired,
 }
 
 impl DesiredAudit {
@@ -53,7 +56,8 @@ impl DesiredAudit {
     #[must_use]
     pub fn listing(kinds: &[Kind]) -> Self {
         let tally = Tally::listing(kinds.iter().copied());
-        Self { tally, next: Next::Interface(0), generation: 0, is_changing: false }
+        let defaults = v1::Desired::default();
+        Self { tally, next: Next::Interface(0), generation: 0, is_changing: false, defaults }
     }
 
     /// The result after the last step.
@@ -69,6 +73,7 @@ impl Forwarder {
         match audit.generation {
             0 => {
                 audit.generation = self.generation();
+                audit.defaults = self.audit_defaults();
                 state.add_whole_entries(&mut audit.tally);
             }
             begun => audit.is_changing |= begun != self.generation(),
@@ -83,6 +88,12 @@ impl Forwarder {
             Next::End => Next::End,
         };
         matches!(audit.next, Next::End)
+    }
+
+    /// What is in force where the desired state has 0 or "".
+    #[must_use]
+    pub fn audit_defaults(&self) -> v1::Desired {
+        settings::defaults(&self.default_limits())
     }
 
     /// A whole audit at once: for tests, and where nothing runs.
@@ -102,6 +113,9 @@ impl Forwarder {
         generation: u64,
         kinds: &BTreeSet<Kind>,
     ) -> Result<v1::Applied, ChangeError> {
+        if generation == self.generation() {
+            self.repair_fixed(kinds).map_err(ChangeError::Refused)?;
+        }
         self.again(generation, |state, desired| {
             if kinds.contains(&Kind::StaticRoutes) {
                 state.repair_tables();
@@ -112,17 +126,6 @@ impl Forwarder {
 }
 
 impl ForwarderState {
-    /// Adds what does not belong to an interface.
-    fn add_whole_entries(&self, tally: &mut Tally) {
-        for (name, port) in &self.ports {
-            audit::port(tally, name, port.config.driver());
-        }
-        for (_, vrf) in self.vrfs.iter().filter(|(_, vrf)| !vrf.name.is_empty()) {
-            audit::vrf(tally, &vrf.name);
-        }
-        CAPABILITIES.iter().for_each(|capability| (capability.entries)(self, tally));
-    }
-
     /// Adds what belongs to some interfaces.
     fn add_interface_entries(&self, first: u32, tally: &mut Tally) -> Next {
         let end = (first + INTERFACES).min(self.interface_indexes().end);
@@ -130,15 +133,14 @@ impl ForwarderState {
             let Some(state) = self.interface(index).filter(|state| !state.is_reserved()) else {
                 continue;
             };
-            audit::interface(tally, message::interface(&state.name, &state.desired));
+            let mut interface = message::interface(&state.name, &state.desired);
+            CAPABILITIES.iter().for_each(|it| (it.in_force)(self, index, &mut interface));
+            audit::interface(tally, interface);
             let families = [&state.desired.ip4, &state.desired.ip6];
             for (place, address) in families.iter().flat_map(|it| it.addresses.iter().enumerate()) {
                 if self.has_address(index, *address) {
                     audit::address(tally, &state.name, place, *address);
                 }
-            }
-            for (plugin, settings) in &state.desired.plugins {
-                audit::plugin(tally, &state.name, plugin, settings);
             }
             CAPABILITIES.iter().for_each(|capability| (capability.entries_of)(self, index, tally));
         }
@@ -168,7 +170,16 @@ impl ForwarderState {
         let of_interfaces = kinds.iter().any(|kind| {
             !matches!(
                 kind,
-                Kind::Vrfs | Kind::PolicyRules | Kind::AclRules | Kind::Punts | Kind::StaticRoutes
+                Kind::Workers
+                    | Kind::Limits
+                    | Kind::Logging
+                    | Kind::Vrfs
+                    | Kind::PolicyRules
+                    | Kind::AclRules
+                    | Kind::Punts
+                    | Kind::Reassembly
+                    | Kind::Multipath
+                    | Kind::StaticRoutes
             )
         });
         let mut some = DesiredChange::default();

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use stoa_api::v1;
 use stoa_engine::worker::Command;
 use stoa_engine::{INTERFACES, Port, PortEvent, Queues};
 use stoa_ports::{HostInterfaceConfig, OpenError, PortConfig};
@@ -86,6 +87,13 @@ impl Capability for HostInterfaces {
             let by_name = &state.capabilities.host_interfaces.by_name;
             let host_interface = name.and_then(|name| by_name.get(name));
             facts.host_interface = host_interface.map(|it| it.detail()).unwrap_or_default();
+        },
+        in_force: |state, _, interface| {
+            // One that waits for Linux counts.
+            let held = state.capabilities.host_interfaces.by_name.get(&interface.name);
+            interface.host_interface = held.map(|HostInterfaceState { desired: it, .. }| {
+                v1::HostInterface { device: it.device.clone(), netns: it.netns.clone() }
+            });
         },
         ..Verbs::NONE
     };
@@ -286,6 +294,13 @@ impl ForwarderState {
             }
             self.pair(&name);
         }
+    }
+
+    /// Closes a host interface: for tests of the audit.
+    #[cfg(test)]
+    pub(super) fn lose_host_interface(&mut self, name: &str) {
+        self.close_host_interface(name);
+        assert!(!self.capabilities.host_interfaces.by_name.contains_key(name));
     }
 
     fn reopen_host_interface(&mut self, name: &str) {
