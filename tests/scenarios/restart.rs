@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use stoa_lab::{Background, Command, Result, Tool, wait_until};
+use stoa_lab::{Background, Command, Result, Tool, stoa_binary, wait_until};
 use stoa_scenarios::{Scenario, two_sides};
+
+use crate::bfd_link::given;
 
 /// The router between two hosts that reach each other.
 fn begin() -> Result<Scenario> {
@@ -85,6 +87,74 @@ fn repeated_kills_of_the_controller_lose_no_packet() -> Result<()> {
     assert!(stdout.contains("600 received"), "no packet is lost: {stdout}");
     let output = scenario.router.call(&["reload"])?;
     assert!(output.success(), "{}{}", output.stdout, output.stderr);
+    scenario.end()
+}
+
+/// Sends rows of a delta stream to the forwarder, as a controller that does not know what that one holds. It ends once
+/// an audit has found them equal.
+fn send_rows(scenario: &Scenario, rows: u64) -> Result<Background> {
+    let forwarder = scenario.router.scratch().file("forwarder.sock");
+    let (forwarder, rows) = (forwarder.to_string_lossy(), rows.to_string());
+    let words = ["bench", "delta", "--forwarder", &forwarder, "--rows", &rows];
+    Command::program(stoa_binary()?).args(words).args(["--seconds", "0", "--all"]).spawn()
+}
+
+fn wait_sent(sender: Background) -> Result<()> {
+    let (stdout, stderr, is_well) = sender.finish(Duration::from_secs(180))?;
+    assert!(is_well, "{stdout}{stderr}");
+    Ok(())
+}
+
+/// Number and digest of these rows, once everything else that the forwarder holds is as the controller desires.
+fn audited_rows(scenario: &Scenario) -> Result<(u64, String)> {
+    wait_until("the audit is equal", Duration::from_secs(60), || {
+        let audit = scenario.router.json(&["show", "audit"]).map_err(|error| error.to_string())?;
+        let tables = audit["tables"].as_array().cloned().unwrap_or_default();
+        // The controller does not send the rows for tests.
+        let (sent, other): (Vec<_>, Vec<_>) = tables.iter().partition(|it| it["sent"] == true);
+        let is_equal = |it: &&Value| it["compared"] == true && it["different"] == 0;
+        match other.as_slice() {
+            [rows] if sent.len() > 1 && sent.iter().all(is_equal) => {
+                let digest = rows["digest"].as_str().unwrap_or_default().to_owned();
+                Ok((rows["held"].as_u64().unwrap_or(0), digest))
+            }
+            _ => Err(audit.to_string()),
+        }
+    })
+}
+
+/// The answers of `ping` are those of all requests, but for the last one: it may be under way.
+fn assert_all_answered(printed: &str) {
+    let sequence = |line: &str| line.split_once("icmp_seq=")?.1.split(' ').next()?.parse().ok();
+    let answered: Vec<u64> = printed.lines().filter_map(sequence).collect();
+    let lost = (1..).zip(&answered).find(|(number, answered)| number != *answered);
+    assert_eq!(lost, None, "a packet is lost: {printed}");
+    let sent =
+        printed.lines().find_map(|line| line.split_once(" packets transmitted")?.0.parse().ok());
+    let sent: u64 = sent.unwrap_or_else(|| panic!("ping has ended: {printed}"));
+    assert!(sent - answered.len() as u64 <= 1, "{sent} sent: {printed}");
+}
+
+/// `make soak` does it with 1,000,000 rows.
+#[test]
+fn kills_of_the_controller_with_rows_lose_no_packet() -> Result<()> {
+    let scenario = begin()?;
+    let rows = given("STOA_KILL_ROWS", 20_000);
+    wait_sent(send_rows(&scenario, rows)?)?;
+    let before = audited_rows(&scenario)?;
+    assert_eq!(before.0, rows);
+    let running = pings(&scenario, false, "0.02", 1_000_000)?;
+    for _ in 0..4 {
+        // The first sender dies with the controller, and the next one takes up what it has left.
+        let sender = send_rows(&scenario, rows)?;
+        kill_half(&scenario, "controller")?;
+        sender.kill();
+        wait_sent(send_rows(&scenario, rows)?)?;
+        assert_eq!(audited_rows(&scenario)?, before);
+    }
+    Command::program("/bin/kill").args(["-INT", &running.pid().to_string()]).run()?.ok()?;
+    let (stdout, _, _) = running.finish(Duration::from_secs(10))?;
+    assert_all_answered(&stdout);
     scenario.end()
 }
 
