@@ -9,6 +9,8 @@
 //!
 //! No host has a default route: all reachability comes from routing protocols.
 
+mod silence;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -37,8 +39,6 @@ const INTERNET: [&str; 2] = ["192.0.2.1", "2001:db8:1192::1"];
 pub const SHARED: [&str; 2] = ["192.0.2.129", "2001:db8:1193::1"];
 const INSIDE: [&str; 2] = ["203.0.113.1", "2001:db8:1203::1"];
 
-/// A MAC address that nobody has.
-const NOBODY: &str = "02:00:00:00:00:fe";
 /// Deadline for the host interfaces.
 const HOST_INTERFACES: Duration = Duration::from_secs(20);
 /// Flows to [`SHARED`], and the packets that each provider must carry at least: a quarter.
@@ -173,44 +173,6 @@ impl FourRouters {
                 let _ = socket.map(|socket| socket.send_to(b"flow", SocketAddr::new(to, 9_999)));
             }
         })
-    }
-
-    /// Blackholes all packets of a router around Stoa while its link stays up: only protocols with timers detect it.
-    /// What it sends goes to a MAC address that nobody has: a rule does not stop sockets that have found their route.
-    ///
-    /// # Errors
-    /// When `ip` fails.
-    pub fn silence(&self, label: &str) -> Result<()> {
-        for six in [false, true] {
-            let gateway = self.scenario.host(label).gateway(six)?.to_string();
-            let neighbour = ["neigh", "replace", &gateway, "lladdr", NOBODY, "nud", "permanent"];
-            self.around(label).ip(&[&neighbour[..], &["dev", "eth0"]].concat())?;
-        }
-        for family in ["-4", "-6"] {
-            let rule = |words: &[&str]| self.around(label).ip(&[&[family, "rule"], words].concat());
-            rule(&["add", "pref", "100", "lookup", "local"])?;
-            rule(&["add", "pref", "1", "blackhole"])?;
-            rule(&["del", "pref", "0"])?;
-        }
-        Ok(())
-    }
-
-    /// Reverts [`FourRouters::silence`].
-    ///
-    /// # Errors
-    /// When `ip` fails.
-    pub fn end_silence(&self, label: &str) -> Result<()> {
-        for family in ["-4", "-6"] {
-            let rule = |words: &[&str]| self.around(label).ip(&[&[family, "rule"], words].concat());
-            rule(&["add", "pref", "0", "lookup", "local"])?;
-            rule(&["del", "pref", "1"])?;
-            rule(&["del", "pref", "100"])?;
-        }
-        for six in [false, true] {
-            let gateway = self.scenario.host(label).gateway(six)?.to_string();
-            self.around(label).ip(&["neigh", "del", &gateway, "dev", "eth0"])?;
-        }
-        Ok(())
     }
 
     /// Adds a default route at the inner router for the time when OSPF has none.

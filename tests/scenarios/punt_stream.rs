@@ -11,8 +11,8 @@ use stoa_scenarios::{Scenario, two_sides};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Sends a numbered datagram to port 7 of the router, about each 20 ms until a signal ends it. Prints the numbers of the
-/// datagrams and of the answers, and errors of the socket, as an ICMP error is one.
+/// Sends a numbered datagram to port 7 of the router, about each 20 ms until a signal ends it. Prints the numbers of
+/// the datagrams and of the answers, and errors of the socket, as an ICMP error is one.
 const ASK: &str = "
 import socket, sys, time
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET

@@ -21,8 +21,8 @@ pub fn check(desired: &v1::Desired, folders: Folders) -> Result<(), Vec<v1::Vali
     apply(desired, folders).map(drop)
 }
 
-/// What such a forwarder has in force of `desired`, for audits, and what it has where nothing is configured. Its workers
-/// run on no CPU of their own, and without huge pages.
+/// What such a forwarder has in force of `desired`, for audits, and what it has where nothing is configured. Its
+/// workers run on no CPU of their own, and without huge pages.
 ///
 /// # Errors
 /// All errors that were found.
