@@ -220,7 +220,7 @@ macro_rules! capabilities {
 
 capabilities! {
     logging: super::logging::Logging,
-    load: super::listing::WorkerLoads,
+    worker_load: super::worker_load::WorkerLoads,
     vlans: super::vlans::Vlans,
     tunnels: super::tunnels::PublishedTunnels,
     path_mtus: super::path_mtu::PathMtus,

@@ -116,7 +116,7 @@ pub struct Fib {
     hops: NextHops,
     hop_limit: usize,
     /// Next hops of stale learned routes: they are removed soon, and do not count towards the limit.
-    pub(super) stale_hops: usize,
+    stale_hops: usize,
     /// Has [`SPARE_ADJACENCIES`] more than the limit.
     adjacencies: Adjacencies,
     adjacency_limit: usize,
@@ -242,6 +242,21 @@ impl Fib {
     /// The epochs of the workers that read these tables.
     pub(super) fn quiescence(&self) -> &Quiescence {
         &self.quiescence
+    }
+
+    /// Counts a full table and returns the error.
+    pub(super) fn table_full(&mut self, table: Table, reason: impl std::fmt::Display) -> TableFull {
+        self.table_full_counts.full(table, reason)
+    }
+
+    /// So many next hops are of stale routes from now on.
+    pub(super) fn set_stale_hops(&mut self, hops: usize) {
+        self.stale_hops = hops;
+    }
+
+    /// A stale next hop is about to be removed.
+    pub(super) fn forget_stale_hop(&mut self) {
+        self.stale_hops = self.stale_hops.saturating_sub(1);
     }
 
     /// Next hops without the stale ones.

@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stoa_engine::counters::OutOfMemory;
+use stoa_engine::counters::{OutOfMemory, WorkerCounters};
+use stoa_engine::node::Punt;
 use stoa_engine::quiescence::{Graveyard, Quiescence};
 use stoa_engine::worker::{Command, Inject, Plan, WorkerHandle, WorkerPool};
-use stoa_engine::{NumaNode, Pool, Port};
+use stoa_engine::{NumaNode, Pool, Port, Urgency};
 use stoa_ports::PortConfig;
 use stoa_warm_restart::Regions;
 
@@ -251,11 +252,32 @@ impl ForwarderState {
         self.interfaces.get(index as usize)?.as_ref()
     }
 
+    /// All interfaces with their indexes.
+    pub(super) fn all_interfaces(&self) -> impl Iterator<Item = (u32, &InterfaceState)> {
+        let all = self.interfaces.iter().enumerate();
+        all.filter_map(|(index, state)| Some((index as u32, state.as_ref()?)))
+    }
+
     /// Sends a command to all workers.
     pub(super) fn send_to_workers(&mut self, command: impl Fn() -> Command) {
-        for worker in &mut self.worker_pool.workers {
-            worker.send(command());
+        self.send_to_each_worker(|_| command());
+    }
+
+    /// Sends a command of its own to each worker.
+    pub(super) fn send_to_each_worker(&mut self, mut command: impl FnMut(usize) -> Command) {
+        for (at, worker) in self.worker_pool.workers.iter_mut().enumerate() {
+            worker.send(command(at));
         }
+    }
+
+    /// The counters of all workers, to be read while a capability changes its state.
+    pub(super) fn worker_counters(&self) -> Vec<Arc<WorkerCounters>> {
+        self.worker_pool.workers.iter().map(|worker| Arc::clone(&worker.counters)).collect()
+    }
+
+    /// Takes the next packet that a worker has punted.
+    pub(super) fn next_punt(&mut self, worker: usize, urgency: Urgency) -> Option<Punt> {
+        self.worker_pool.workers.get_mut(worker)?.punted(urgency)
     }
 
     /// Waits until the workers have executed their commands: for tests.

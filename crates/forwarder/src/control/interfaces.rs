@@ -28,7 +28,7 @@ impl ForwarderState {
         let at = self.index.lowest_free(self.interfaces.len());
         if at >= self.lowest_host_interface() {
             let reason = format!("all {INTERFACES} interfaces are in use");
-            return Err(self.fib.table_full_counts.full(Table::Interfaces, reason));
+            return Err(self.fib.table_full(Table::Interfaces, reason));
         }
         if at as usize == self.interfaces.len() {
             self.interfaces.push(None);

@@ -1,37 +1,16 @@
 //! Operational state: interfaces, neighbours, nodes, drops, workers, packet accounting.
 
-use std::time::Instant;
-
 use stoa_api::v1;
 use stoa_engine::counters::WorkerCounters;
+use stoa_engine::graph;
 use stoa_engine::pool::Backing;
-use stoa_engine::{clock, graph};
 use stoa_tables::adjacency::AdjacencyKind;
 
-use super::capability::{CAPABILITIES, Capability, Start, Verbs};
+use super::capability::CAPABILITIES;
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use crate::drops;
 use crate::neighbor::entry::{Entry, Key};
 use crate::nodes;
-
-/// The load of one worker over the last second.
-#[derive(Clone, Copy, Debug, Default)]
-struct WorkerLoad {
-    cycles: u64,
-    at: Option<Instant>,
-    load: f64,
-}
-
-/// The loads of all workers.
-pub(super) struct WorkerLoads(Vec<WorkerLoad>);
-
-impl Capability for WorkerLoads {
-    const VERBS: Verbs = Verbs::NONE;
-
-    fn start(start: &Start<'_>) -> Self {
-        Self(vec![WorkerLoad::default(); start.workers.count])
-    }
-}
 
 /// How packet memory is backed.
 pub(super) fn memory(state: &ForwarderState) -> String {
@@ -67,22 +46,6 @@ pub(super) fn octets(address: std::net::IpAddr) -> Vec<u8> {
 }
 
 impl ForwarderState {
-    /// Measures the load of the workers; called about once a second.
-    pub fn sample(&mut self) {
-        let hz = clock::tsc_hz() as f64;
-        for (worker, worker_load) in
-            self.worker_pool.workers.iter().zip(&mut self.capabilities.load.0)
-        {
-            let cycles = worker.counters.main_loop.busy_cycles.get();
-            if let Some(at) = worker_load.at {
-                let elapsed = at.elapsed().as_secs_f64() * hz;
-                worker_load.load =
-                    ((cycles - worker_load.cycles) as f64 / elapsed.max(1.0)).min(1.0);
-            }
-            (worker_load.cycles, worker_load.at) = (cycles, Some(Instant::now()));
-        }
-    }
-
     /// All interfaces by name.
     pub fn list_interfaces(&self) -> Vec<v1::InterfaceState> {
         self.list_interfaces_after("", usize::MAX)
@@ -258,7 +221,7 @@ impl ForwarderState {
                 polling: worker.status.polling().name().to_owned(),
                 loops: main_loop.iterations.get(),
                 sleeps: main_loop.sleeps.get(),
-                busy: self.capabilities.load.0[at].load,
+                busy: self.capabilities.worker_load.of(at),
                 queues: self
                     .rx_queues
                     .names

@@ -64,6 +64,7 @@ mod tunnels;
 mod vlans;
 mod vrfs;
 mod vrrp;
+mod worker_load;
 
 use std::path::PathBuf;
 

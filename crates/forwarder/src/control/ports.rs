@@ -70,6 +70,22 @@ impl ForwarderState {
         Ok(PortState { port, config, interface, is_up, queues, reason_down, node })
     }
 
+    /// Opens a port of a capability, which has no device of the configuration, with the packet buffers of this thread.
+    pub(super) fn open_own_port(&self, config: &PortConfig) -> Result<Box<dyn Port>, OpenError> {
+        (self.opener.open)(config, self.pool())
+    }
+
+    /// Whether what cannot be opened is retried later: at the start and after a rollback. Otherwise an operator, who can
+    /// correct it, has asked for it.
+    pub(super) fn may_open_later(&self) -> bool {
+        self.opener.may_defer
+    }
+
+    /// The configuration of the port with that name.
+    pub(super) fn port_config(&self, name: &str) -> Option<&PortConfig> {
+        self.ports.get(name).map(|port| &port.config)
+    }
+
     /// Sets one transmit queue for each worker where the number is not configured.
     fn with_default_queues(&self, config: &PortConfig) -> PortConfig {
         let mut config = config.clone();
@@ -232,15 +248,9 @@ impl ForwarderState {
             let load = |worker| queues.iter().filter(|queue| queue.1 == worker).count();
             let at = self.placement.receiver(place.0, place.1, load);
             far = far.or(place.0.filter(|node| self.placement.is_far(at, *node)));
-            self.rx_queues.names.push((format!("{name}:{number}"), at));
-            let command = Command::AddRx {
-                interface,
-                input,
-                node,
-                queue,
-                software_rss: software_rss.clone(),
-            };
-            self.worker_pool.workers[at].send(command);
+            let software_rss = software_rss.clone();
+            let command = Command::AddRx { interface, input, node, queue, software_rss };
+            self.assign_rx_queue(at, format!("{name}:{number}"), command);
         }
         if let Some(node) = far {
             tracing::warn!(
@@ -250,6 +260,12 @@ impl ForwarderState {
                  /stoa-system:system/workers/cpus"
             );
         }
+    }
+
+    /// Has a worker poll a receive queue from now on, which `stoa show workers` lists by this name.
+    pub(super) fn assign_rx_queue(&mut self, worker: usize, name: String, add: Command) {
+        self.rx_queues.names.push((name, worker));
+        self.worker_pool.workers[worker].send(add);
     }
 
     /// Whether some workers have no receive queue.

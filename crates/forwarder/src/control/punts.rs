@@ -82,7 +82,7 @@ impl ForwarderState {
         for (urgency, batch) in BATCHES {
             for at in 0..self.worker_count() {
                 for _ in 0..batch {
-                    let Some(punt) = self.worker_pool.workers[at].punted(urgency) else { break };
+                    let Some(punt) = self.next_punt(at, urgency) else { break };
                     processed += 1;
                     self.process_punt(at, punt);
                     // Older than what is still in the ring.
@@ -120,7 +120,7 @@ impl ForwarderState {
                 if self.capabilities.punts.deferred.capacity == 0 {
                     return;
                 }
-                let Some(punt) = self.worker_pool.workers[at].punted(urgency) else { break };
+                let Some(punt) = self.next_punt(at, urgency) else { break };
                 match Class::of(punt.cause) {
                     Some(Class::Resolve | Class::LocalResolve) => self.resolve(at, punt.packet),
                     _ => {
@@ -203,7 +203,7 @@ impl ForwarderState {
             all.push(row("", total_of, limit.total, 0));
             all.extend(rows);
         }
-        (all, (end < self.interfaces.len()).then_some(end))
+        (all, (end < self.interface_indexes().end as usize).then_some(end))
     }
 
     /// The policer of a class.

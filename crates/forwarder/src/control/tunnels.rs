@@ -48,7 +48,7 @@ impl ForwarderState {
 
     /// The tunnel of the interface with that name.
     pub(super) fn tunnel_of(&self, name: &str) -> Option<&TunnelConfig> {
-        match &self.ports.get(name)?.config {
+        match self.port_config(name)? {
             PortConfig::Tunnel(config) => Some(config),
             _ => None,
         }

@@ -148,7 +148,7 @@ impl ForwarderState {
                 if error == BuildError::NoMemory {
                     return Err(no_memory(reason));
                 }
-                let full = self.fib.table_full_counts.full(Table::AclCompiled, reason);
+                let full = self.fib.table_full(Table::AclCompiled, reason);
                 Err(ApplyError::full("access lists", &full))
             }
         }

@@ -34,7 +34,7 @@ impl ForwarderState {
             return Ok(());
         }
         let reason = format!("{all} entries of attached lists are more than {COMPILED}");
-        let full = self.fib.table_full_counts.full(Table::AclCompiled, reason);
+        let full = self.fib.table_full(Table::AclCompiled, reason);
         Err(ApplyError::full("access lists", &full))
     }
 

@@ -50,8 +50,12 @@ impl ForwarderState {
         if !self.capabilities.bfd.has_any_failed() {
             return 0;
         }
-        let bfd_down: BTreeSet<&[PathKey]> =
-            self.fib.sets.all().map(|keys| &**keys).filter(|keys| self.is_bfd_down(keys)).collect();
+        let bfd_down: BTreeSet<&[PathKey]> = self
+            .fib
+            .path_sets()
+            .map(|keys| &**keys)
+            .filter(|keys| self.is_bfd_down(keys))
+            .collect();
         if bfd_down.is_empty() {
             return 0;
         }

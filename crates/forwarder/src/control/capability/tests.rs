@@ -37,31 +37,25 @@ fn the_core_stays_small() {
     assert!(core.len() <= CORE_FIELDS, "{} fields: {advice}", core.len());
 }
 
-/// Fields of the core that have methods for what capabilities need.
-const CLOSED: [&str; 9] = [
+/// Fields of the core that have methods for what capabilities need. What is open on purpose: docs/dev/capability.md.
+const CLOSED: [&str; 17] = [
+    "clock",
     "dropped",
+    "fib.hop_changes",
+    "fib.sets",
+    "fib.stale_hops",
+    "fib.table_full_counts",
     "index.unpublished",
     "index.unreviewed",
+    "interfaces",
     "opener",
     "placement",
+    "ports",
     "rx_queues",
     "serviced_ports",
     "slices",
     "worker_pool",
-];
-/// Capabilities that reach for one of them: no more.
-const REACHED: [(&str, &str); 11] = [
-    ("host_interfaces", "opener"),
-    ("host_interfaces", "rx_queues"),
-    ("host_interfaces", "worker_pool"),
-    ("learned", "slices"),
-    ("listing", "dropped"),
-    ("listing", "placement"),
-    ("listing", "rx_queues"),
-    ("listing", "worker_pool"),
-    ("neighbors", "worker_pool"),
-    ("punts", "worker_pool"),
-    ("trace_capture", "worker_pool"),
+    "workers",
 ];
 
 /// The modules of all capabilities, each with its code but for that of tests.
@@ -86,6 +80,12 @@ fn modules() -> Vec<(&'static str, String)> {
 fn capabilities_reach_the_core_by_methods() {
     let mut reached = Vec::new();
     for (module, code) in modules() {
+        // A chain of calls may be on several lines.
+        let code: String = code.lines().fold(String::new(), |joined, line| {
+            let line = line.trim();
+            let space = if line.starts_with('.') { "" } else { " " };
+            joined + space + line
+        });
         let is_reached = |field: &&str| {
             let names = [format!("self.{field}"), format!("state.{field}")];
             names.iter().any(|name| {
@@ -95,16 +95,13 @@ fn capabilities_reach_the_core_by_methods() {
         };
         reached.extend(CLOSED.iter().filter(|it| is_reached(it)).map(|field| (module, *field)));
     }
-    reached.sort_unstable();
-    let advice = "add a method to the core; if one is reached no more, remove its line";
-    assert_eq!(reached, REACHED, "{advice}");
+    assert_eq!(reached, [], "add a method to the core");
 }
 
 /// Capabilities without entries in the audit of the desired state, and why.
 const NOT_AUDITED: [(&str, &str); 10] = [
     ("duplicate_detection", "reads the number of probes from its interface each time it probes"),
     ("learned", "its routes change without a commit, and have an audit of their own"),
-    ("listing", "measures the load of workers"),
     ("mld_reports", "reports the groups of interfaces, of which it configures none"),
     ("output_features", "a feature for benchmarks, which the contract cannot set"),
     ("path_mtu", "learns MTUs from ICMP errors"),
@@ -112,6 +109,7 @@ const NOT_AUDITED: [(&str, &str); 10] = [
     ("rows", "tables change without a commit; each has an audit of its own"),
     ("test_sequences", "is for tests of warm restarts"),
     ("trace_capture", "runs on demand"),
+    ("worker_load", "measures"),
 ];
 
 #[test]

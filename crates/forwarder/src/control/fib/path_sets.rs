@@ -3,7 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{PathKey, PathSet};
+use super::{Fib, PathKey, PathSet};
+
+impl Fib {
+    /// The paths of all sets.
+    pub(in crate::control) fn path_sets(&self) -> impl Iterator<Item = &Arc<[PathKey]>> {
+        self.sets.all()
+    }
+}
 
 /// All sets of paths.
 #[derive(Default)]

@@ -151,7 +151,7 @@ impl ForwarderState {
             queues: self.worker_count() as u16,
             alias: self.capabilities.host_interfaces.alias.clone(),
         };
-        (self.opener.open)(&PortConfig::HostInterface(config), self.pool())
+        self.open_own_port(&PortConfig::HostInterface(config))
     }
 
     /// Opens new host interfaces without changing anything else: programs use those that exist, and a refused
@@ -181,7 +181,7 @@ impl ForwarderState {
             let moves = held.contains(host_interface);
             let port = if moves { None } else { Some(self.open_host_interface(host_interface)) };
             match port {
-                Some(Err(error)) if !self.opener.may_defer => {
+                Some(Err(error)) if !self.may_open_later() => {
                     errors.extend(ApplyError::host_interface(name, &error).errors);
                 }
                 port => opened.push((name.clone(), host_interface.clone(), port)),
@@ -224,7 +224,7 @@ impl ForwarderState {
         let free = self.free_host_interface_index();
         let Some(index) = free else {
             let reason = format!("all {INTERFACES} interfaces are in use");
-            let full = self.fib.table_full_counts.full(Table::Interfaces, reason);
+            let full = self.fib.table_full(Table::Interfaces, reason);
             return Err(ApplyError::full(format!("interface {name:?}"), &full));
         };
         let now = Instant::now();
@@ -329,10 +329,9 @@ impl ForwarderState {
         let node = nodes::graph().index_of(HOST_INTERFACE_ENTRY).unwrap_or(0);
         for (number, queue) in queues.rx.into_iter().enumerate() {
             let at = number % self.worker_count();
-            self.rx_queues.names.push((format!("{}:{number}", queue_name(name)), at));
             let software_rss = None;
             let command = Command::AddRx { interface: index, input, node, queue, software_rss };
-            self.worker_pool.workers[at].send(command);
+            self.assign_rx_queue(at, format!("{}:{number}", queue_name(name)), command);
         }
         self.settle();
         tracing::info!(interface = name, "the host interface is up");

@@ -20,7 +20,7 @@ pub struct Audit {
     slot: Slot,
     is_ip4: bool,
     /// The digest slices whose routes are listed.
-    slices: [bool; digest::SLICES],
+    listed_slices: [bool; digest::SLICES],
     /// Where to continue; `None`: at the shadowed routes, which are the last.
     from: Option<(u128, u8)>,
     is_done: bool,
@@ -55,7 +55,7 @@ impl Audit {
         }
         let slice = digest::slice(prefix.as_u128(), length);
         self.digests.add(slice, digest::route(prefix.as_u128(), length, hop));
-        if self.slices[slice] {
+        if self.listed_slices[slice] {
             prefix.pack(length, self.listed.entry(hop).or_default());
         }
     }
@@ -80,16 +80,16 @@ impl ForwarderState {
             6 => false,
             _ => return None,
         };
-        let mut slices = [false; digest::SLICES];
+        let mut listed_slices = [false; digest::SLICES];
         for slice in &request.slices {
-            if let Some(slice) = slices.get_mut(*slice as usize) {
+            if let Some(slice) = listed_slices.get_mut(*slice as usize) {
                 *slice = true;
             }
         }
         Some(Audit {
             slot,
             is_ip4,
-            slices,
+            listed_slices,
             from: Some((0, 0)),
             is_done: false,
             changes: self.capabilities.learned.changes,

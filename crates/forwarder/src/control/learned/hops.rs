@@ -51,7 +51,7 @@ impl ForwarderState {
         let used = self.capabilities.learned.hops.len() - self.capabilities.learned.free.len();
         if used.saturating_sub(self.capabilities.learned.stale) >= limit {
             let reason = format!("all {limit} hops of learned routes are in use");
-            return Err(self.fib.table_full_counts.full(Table::NextHops, reason).into());
+            return Err(self.fib.table_full(Table::NextHops, reason).into());
         }
         let generation = self.capabilities.learned.generation;
         let hop = Hop { id, generation, protocol, action, backup, vrf_hops: Vec::new() };
@@ -233,8 +233,9 @@ impl ForwarderState {
         self.count_vrf_hop_links(next_hop, false);
         let is_stale = self.capabilities.learned.is_stale(next_hop);
         let Some(vrf_hop) = self.capabilities.learned.vrf_hops.remove(&next_hop) else { return };
-        let stale = &mut self.fib.stale_hops;
-        *stale = stale.saturating_sub(usize::from(is_stale));
+        if is_stale {
+            self.fib.forget_stale_hop();
+        }
         let hop_use = std::mem::take(self.capabilities.learned.hop_use_mut(next_hop));
         if let Some(index) = hop_use.hop.checked_sub(1)
             && let Some(Some(hop)) = self.capabilities.learned.hops.get_mut(index as usize)

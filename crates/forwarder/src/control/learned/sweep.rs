@@ -27,7 +27,7 @@ impl ForwarderState {
         learned.is_complete = false;
         learned.by_id.clear();
         learned.stale = learned.hops.len() - learned.free.len();
-        self.fib.stale_hops = learned.vrf_hops.len();
+        self.fib.set_stale_hops(learned.vrf_hops.len());
         self.drop_unused_stale();
     }
 

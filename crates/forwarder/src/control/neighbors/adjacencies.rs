@@ -31,11 +31,11 @@ impl ForwarderState {
             }
             Admission::InterfaceFull => {
                 let reason = "the interface has reached its neighbour limit";
-                return Err(self.fib.table_full_counts.full(Table::InterfaceNeighbors, reason));
+                return Err(self.fib.table_full(Table::InterfaceNeighbors, reason));
             }
             Admission::TableFull => {
                 let reason = "all entries of the neighbour table are in use";
-                return Err(self.fib.table_full_counts.full(Table::Neighbors, reason));
+                return Err(self.fib.table_full(Table::Neighbors, reason));
             }
         }
         let mut entry = Entry::new(self.now());
@@ -83,12 +83,12 @@ impl ForwarderState {
     pub(super) fn tick_neighbors(&mut self) {
         self.retry_adjacencies();
         let now = self.now();
-        let workers = &self.worker_pool.workers;
+        let workers = self.worker_counters();
         let used = |adjacency: u32| {
             let of = |counters: &[stoa_engine::counters::AdjacencyCounters]| {
                 counters.get(adjacency as usize).map_or(0, |counters| counters.packets.get())
             };
-            workers.iter().map(|worker| of(&worker.counters.adjacencies)).sum()
+            workers.iter().map(|counters| of(&counters.adjacencies)).sum()
         };
         for act in self.capabilities.neighbors.cache.tick(now, used) {
             match act {

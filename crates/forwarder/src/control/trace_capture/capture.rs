@@ -68,7 +68,7 @@ pub struct Reader {
     rings: Vec<rtrb::Consumer<u8>>,
     missed: Vec<Arc<Counter>>,
     selection: Arc<Selection>,
-    interfaces: Vec<v1::CaptureInterface>,
+    known_interfaces: Vec<v1::CaptureInterface>,
     /// Frames still requested; `None`: no limit.
     left: Option<u64>,
 }
@@ -102,29 +102,28 @@ impl ForwarderState {
         };
         let snap = if request.snap_length == 0 { usize::MAX } else { request.snap_length as usize };
         let (mut rings, mut missed) = (Vec::new(), Vec::new());
-        for worker in &mut self.worker_pool.workers {
+        self.send_to_each_worker(|_| {
             let (producer, consumer) = rtrb::RingBuffer::new(RING);
             let counter = Arc::new(Counter::default());
             let directions = directions(&request.directions);
             let tap = Tap::new(selection.clone(), directions, snap, producer, counter.clone());
-            worker.send(Command::Capture { slot, tap: Some(Box::new(tap)) });
             rings.push(consumer);
             missed.push(counter);
-        }
+            Command::Capture { slot, tap: Some(Box::new(tap)) }
+        });
         let interface = request.interface.clone();
         let read = Arc::new(());
         let (trace_capture, missing) = (selection.clone(), missed.clone());
         let capture =
             Capture { interface, selection: trace_capture, read: read.clone(), missed: missing };
         self.capabilities.trace_capture.captures[slot] = Some(capture);
-        let known = self.interfaces.iter().enumerate();
-        let name = |(at, state): (usize, &Option<_>)| {
-            let state: &crate::control::forwarder_state::InterfaceState = state.as_ref()?;
-            Some(v1::CaptureInterface { index: at as u32, name: state.name.clone() })
-        };
-        let interfaces = known.filter_map(name).collect();
+        let interfaces = self.all_interfaces().map(|(index, state)| {
+            let name = state.name.clone();
+            v1::CaptureInterface { index, name }
+        });
+        let known_interfaces = interfaces.collect();
         let left = (request.count > 0).then_some(request.count);
-        Ok(Reader { _read: read, rings, missed, selection, interfaces, left })
+        Ok(Reader { _read: read, rings, missed, selection, known_interfaces, left })
     }
 
     /// Ends captures whose reader is gone.
@@ -160,7 +159,7 @@ impl ForwarderState {
 impl Reader {
     /// Reads until `send` returns `false`, or all requested frames are sent.
     pub fn run(&mut self, mut send: impl FnMut(v1::CaptureReply) -> bool) {
-        let interfaces = std::mem::take(&mut self.interfaces);
+        let interfaces = std::mem::take(&mut self.known_interfaces);
         // The first reply reports that the capture runs.
         if !send(v1::CaptureReply { interfaces, ..Default::default() }) {
             return;

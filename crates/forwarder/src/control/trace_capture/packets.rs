@@ -177,7 +177,7 @@ impl ForwarderState {
     /// Next hops and interfaces of adjacencies as text, by one pass over the tables.
     fn adjacency_names(&self, requested: HashSet<u32>) -> HashMap<u32, String> {
         let mut adjacency_names = HashMap::new();
-        for state in self.interfaces.iter().flatten() {
+        for (_, state) in self.all_interfaces() {
             for glean in [state.gleans.0, state.gleans.1] {
                 if requested.contains(&glean) {
                     adjacency_names.insert(glean, format!("connected network on {}", state.name));

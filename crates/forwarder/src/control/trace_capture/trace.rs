@@ -112,15 +112,15 @@ impl ForwarderState {
         let selection = self.selection(&request.interface, &request.filter)?;
         let left = Arc::new(AtomicU32::new(count));
         let (mut rings, mut lost) = (Vec::new(), Vec::new());
-        for (at, worker) in self.worker_pool.workers.iter_mut().enumerate() {
+        self.send_to_each_worker(|at| {
             let (producer, consumer) = rtrb::RingBuffer::new(RING);
             let counter = Arc::new(Counter::default());
             let (trace_capture, budget) = (selection.clone(), left.clone());
             let tracer = Tracer::new(at, trace_capture, budget, producer, counter.clone());
-            worker.send(Command::Trace(Some(Box::new(tracer))));
             rings.push(consumer);
             lost.push(counter);
-        }
+            Command::Trace(Some(Box::new(tracer)))
+        });
         self.capabilities.trace_capture.trace = Some(Trace {
             interface: request.interface.clone(),
             expression: request.expression.clone(),
