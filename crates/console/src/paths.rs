@@ -1,25 +1,8 @@
 //! Paths that are values: an instance identifier, or the path of an access rule, that names a renamed node.
 
+use stoa_yang::instance_path::{Predicate, Step, bare};
+
 use crate::words::quoted;
-
-/// A step of a path: a name, with or without its module, and its predicates.
-#[derive(Debug, PartialEq, Eq)]
-struct Step<'a> {
-    name: &'a str,
-    predicates: Vec<Predicate<'a>>,
-}
-
-/// The name of a key, or `.` for the value of a leaf-list, and its value.
-#[derive(Debug, PartialEq, Eq)]
-struct Predicate<'a> {
-    key: &'a str,
-    value: &'a str,
-}
-
-/// A name without its module.
-fn bare(name: &str) -> &str {
-    name.rsplit_once(':').map_or(name, |(_, bare)| bare)
-}
 
 /// Whether two names may be of one node: a name without a module is of that of its parent.
 fn is_same(one: &str, other: &str) -> bool {
@@ -27,30 +10,11 @@ fn is_same(one: &str, other: &str) -> bool {
     if have_modules { one == other } else { bare(one) == bare(other) }
 }
 
-/// The steps of an absolute path; `None` if it has anything but names and keys with values.
+/// The steps of a path whose entries are named by their keys.
 fn steps(path: &str) -> Option<Vec<Step<'_>>> {
-    let mut rest = path.strip_prefix('/')?;
-    let mut steps = Vec::new();
-    while !rest.is_empty() {
-        let end = rest.find(['/', '[']).unwrap_or(rest.len());
-        let mut step = Step { name: rest[..end].trim(), predicates: Vec::new() };
-        rest = &rest[end..];
-        while let Some(inside) = rest.strip_prefix('[') {
-            let (key, after) = inside.split_once('=')?;
-            let after = after.trim_start();
-            let quote = after.chars().next().filter(|first| matches!(first, '\'' | '"'))?;
-            let (value, after) = after[1..].split_once(quote)?;
-            step.predicates.push(Predicate { key: key.trim(), value });
-            rest = after.trim_start().strip_prefix(']')?.trim_start();
-        }
-        steps.push(step);
-        rest = match rest.strip_prefix('/') {
-            Some(next) => next,
-            None if rest.is_empty() => rest,
-            None => return None,
-        };
-    }
-    Some(steps)
+    let steps = stoa_yang::instance_path::steps(path)?;
+    let is_position = |it: &Predicate<'_>| it.key.is_empty();
+    (!steps.iter().flat_map(|step| &step.predicates).any(is_position)).then_some(steps)
 }
 
 /// Whether a step names the entry of another, by all keys.

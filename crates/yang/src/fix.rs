@@ -5,6 +5,7 @@ use yang5::schema::{SchemaNode, SchemaPathFormat};
 
 use crate::cause::{self, quoted};
 use crate::error::{ValidationError, ValidationErrors};
+use crate::instance_path::without_predicates;
 use crate::libyang::LibyangError;
 use crate::schema_text::allowed_values;
 use crate::{identities, renamed_names};
@@ -64,7 +65,8 @@ fn follows(error: &LibyangError, before: &[LibyangError]) -> bool {
     // libyang reports a missing key right after the value that it refused. The paths may differ in other keys, and
     // that of the list entry lacks its ancestors.
     let is_refused_key = before.last().filter(|_| is_key).is_some_and(|earlier| {
-        let (list, key) = (without_keys(&error.data_path), without_keys(&earlier.data_path));
+        let (list, key) =
+            (without_predicates(&error.data_path), without_predicates(&earlier.data_path));
         let mut steps = key.rsplit(['/', ':']);
         steps.next() == Some(name) && steps.next() == list.rsplit(['/', ':']).next()
     });
@@ -115,7 +117,7 @@ fn fix(context: &Context, error: &LibyangError) -> String {
         return format!("Define \"{first}\", or use one that is defined.");
     }
     if message.contains("Invalid identityref") {
-        return identities::fix(find(context, &without_keys(&error.data_path)).as_ref());
+        return identities::fix(find(context, &without_predicates(&error.data_path)).as_ref());
     }
     if let Some(example) = example(context, error) {
         return format!("Write {example}.");
@@ -183,7 +185,7 @@ fn example(context: &Context, error: &LibyangError) -> Option<&'static str> {
     }
     // The value of a key is refused before its entry has a data path.
     let place = if error.data_path.is_empty() { &error.schema_path } else { &error.data_path };
-    let kind = find(context, &without_keys(place))?.leaf_type()?.typedef_name()?;
+    let kind = find(context, &without_predicates(place))?.leaf_type()?.typedef_name()?;
     let kind = kind.rsplit(':').next()?;
     EXAMPLES.iter().find(|(name, _)| *name == kind).map(|(_, example)| *example)
 }
@@ -199,7 +201,7 @@ fn renamed(error: &LibyangError, first: &str, second: Option<&str>) -> Option<St
     } else if message.contains("Invalid identityref") {
         renamed_names::identity(first)
     } else if message.starts_with("Invalid enumeration value") {
-        let leaf = without_keys(&error.data_path);
+        let leaf = without_predicates(&error.data_path);
         renamed_names::value(leaf.rsplit(['/', ':']).next()?, first)
     } else {
         None
@@ -261,7 +263,7 @@ fn cases(context: &Context, choice: &str) -> String {
 
 /// The fix for a `must` that failed: its description in our modules.
 fn must(context: &Context, error: &LibyangError) -> Option<String> {
-    let node = find(context, &without_keys(&error.data_path))?;
+    let node = find(context, &without_predicates(&error.data_path))?;
     let musts = node.musts()?;
     let failed = musts.into_iter().find(|must| must.error_msg() == Some(&error.message))?;
     failed.description().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -286,7 +288,7 @@ fn find<'a>(context: &'a Context, path: &str) -> Option<SchemaNode<'a>> {
 /// The allowed values, the units and the description of a node.
 fn describe(context: &Context, error: &LibyangError, child: Option<&str>) -> String {
     let steps = if error.schema_path.is_empty() {
-        without_keys(&error.data_path)
+        without_predicates(&error.data_path)
     } else {
         error.schema_path.clone()
     };
@@ -309,25 +311,6 @@ fn describe(context: &Context, error: &LibyangError, child: Option<&str>) -> Str
         let words = words.join(" ");
         let description = words.split_inclusive(". ").next().unwrap_or(&words).trim();
         text.push_str(&format!(" {description}"));
-    }
-    text
-}
-
-/// A data path without the `[key='value']` of its lists.
-fn without_keys(path: &str) -> String {
-    let mut text = String::new();
-    let mut depth = 0_usize;
-    let mut quote = None;
-    for letter in path.chars() {
-        match (quote, letter) {
-            (Some(open), close) if open == close => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') if depth > 0 => quote = Some(letter),
-            (None, '[') => depth += 1,
-            (None, ']') => depth = depth.saturating_sub(1),
-            (None, _) if depth == 0 => text.push(letter),
-            (None, _) => {}
-        }
     }
     text
 }
@@ -370,6 +353,6 @@ mod tests {
 
     #[test]
     fn keys_leave_a_path() {
-        assert_eq!(without_keys("/a:b/c[name='x]/y']/d"), "/a:b/c/d");
+        assert_eq!(without_predicates("/a:b/c[name='x]/y']/d"), "/a:b/c/d");
     }
 }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use stoa_yang::instance_path::{Step, bare, steps};
 use yang5::data::{DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
 
@@ -124,14 +125,17 @@ pub(super) fn entries(edits: &[Edit], bulk: Bulk) -> Option<Vec<String>> {
 
 /// The entry that a path leads through, if any. `None`: the edit removes what may have entries.
 fn entry(path: &str, removes: bool, bulk: Bulk) -> Option<Option<String>> {
-    let steps = steps(path);
+    // What is no path is refused by the whole validation.
+    let steps = steps(path)?;
     for list in lists(bulk) {
-        let is_same = |(step, name): (&Step<'_>, &&str)| *name == "*" || step.name == *name;
+        let is_same = |(step, name): (&Step<'_>, &&str)| *name == "*" || bare(step.name) == *name;
         if !steps.iter().zip(list).all(is_same) {
             continue;
         }
         match steps.get(list.len() - 1) {
-            Some(step) if step.is_keyed => return Some(Some(path[..step.end].to_owned())),
+            Some(step) if !step.predicates.is_empty() => {
+                return Some(Some(path[..step.end].to_owned()));
+            }
             Some(_) => return None,
             None if removes => return None,
             None => {}
@@ -160,39 +164,6 @@ fn of_body(body: &str, bulk: Bulk, named: &mut Vec<String>) -> Option<()> {
         }
     }
     Some(())
-}
-
-/// A step of a data path.
-struct Step<'a> {
-    /// Its name without module.
-    name: &'a str,
-    /// Where it ends in the path, with its predicates.
-    end: usize,
-    is_keyed: bool,
-}
-
-fn steps(path: &str) -> Vec<Step<'_>> {
-    let (mut steps, mut begin) = (Vec::new(), 0);
-    let (mut quote, mut is_inside) = (None, false);
-    for (at, letter) in path.char_indices().chain([(path.len(), '/')]) {
-        match (letter, quote) {
-            (_, Some(open)) if letter == open => quote = None,
-            (_, Some(_)) => {}
-            ('\'' | '"', None) if is_inside => quote = Some(letter),
-            ('[', None) => is_inside = true,
-            (']', None) => is_inside = false,
-            ('/', None) if !is_inside => {
-                let step = &path[begin..at];
-                let bare = step.split('[').next().unwrap_or_default();
-                let name = bare.rsplit(':').next().unwrap_or_default();
-                let is_keyed = bare.len() < step.len();
-                steps.extend((!name.is_empty()).then_some(Step { name, end: at, is_keyed }));
-                begin = at + 1;
-            }
-            _ => {}
-        }
-    }
-    steps
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The sections of the state that a data path selects.
 
+use stoa_yang::instance_path::{Predicate, Step, bare, steps};
+
 use super::request::StateRequest;
 use super::routing::table as table_of;
 use crate::operational_state::StateSection;
@@ -14,12 +16,6 @@ const FORWARDER: [(&str, StateSection); 6] = [
     ("conservation", StateSection::Conservation),
 ];
 
-/// A step of a path: its name without module, and the value of its only key.
-struct Step<'a> {
-    name: &'a str,
-    key: Option<&'a str>,
-}
-
 impl StateRequest {
     /// The state at or below a data path such as
     /// `/ietf-interfaces:interfaces/interface[name='a']/statistics`. "/" is the overview.
@@ -33,11 +29,11 @@ impl StateRequest {
 
 /// The state at or below a path.
 fn request(path: &str) -> StateRequest {
-    let steps = steps(path);
+    let Some(steps) = steps(path) else { return StateRequest::of(&[]) };
     let mut steps = steps.iter();
     let Some(first) = steps.next() else { return StateRequest::overview() };
     let second = steps.next();
-    match first.name {
+    match bare(first.name) {
         "interfaces" => interfaces(second, steps.next()),
         "routing" => routing(second, steps.next()),
         "forwarder" => forwarder(second),
@@ -48,13 +44,13 @@ fn request(path: &str) -> StateRequest {
 }
 
 fn interfaces(interface: Option<&Step<'_>>, part: Option<&Step<'_>>) -> StateRequest {
-    let families = part.is_none_or(|part| matches!(part.name, "ipv4" | "ipv6"));
+    let families = part.is_none_or(|part| matches!(bare(part.name), "ipv4" | "ipv6"));
     let sections: &[StateSection] = if families {
         &[StateSection::Interfaces, StateSection::Neighbors]
     } else {
         &[StateSection::Interfaces]
     };
-    let name = interface.and_then(|step| step.key).map(str::to_owned);
+    let name = interface.and_then(key).map(str::to_owned);
     StateRequest { interface: name, ..StateRequest::of(sections) }
 }
 
@@ -65,13 +61,13 @@ fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> StateRequest {
             StateSection::RouteSources,
             StateSection::Rules,
         ]),
-        Some(part) if part.name == "policy" => StateRequest::of(&[StateSection::Rules]),
-        Some(part) if part.name == "control-plane-protocols" => {
+        Some(part) if bare(part.name) == "policy" => StateRequest::of(&[StateSection::Rules]),
+        Some(part) if bare(part.name) == "control-plane-protocols" => {
             StateRequest::of(&[StateSection::RouteSources])
         }
-        Some(part) if part.name == "ribs" => {
+        Some(part) if bare(part.name) == "ribs" => {
             let mut request = StateRequest::of(&[StateSection::RouteCounts, StateSection::Routes]);
-            request.routes.table = rib.and_then(|step| step.key).map(table_of);
+            request.routes.table = rib.and_then(key).map(table_of);
             request
         }
         Some(_) => StateRequest::of(&[]),
@@ -83,38 +79,16 @@ fn forwarder(part: Option<&Step<'_>>) -> StateRequest {
     match part {
         None => StateRequest::of(&all.chain([StateSection::Program]).collect::<Vec<_>>()),
         Some(part) => {
-            let known = FORWARDER.iter().find(|(name, _)| *name == part.name);
+            let known = FORWARDER.iter().find(|(name, _)| *name == bare(part.name));
             StateRequest::of(&[known.map_or(StateSection::Program, |(_, section)| *section)])
         }
     }
 }
 
-/// The steps of a path. Predicates, with quoted slashes, belong to their step.
-fn steps(path: &str) -> Vec<Step<'_>> {
-    let (mut quote, mut begin, mut pieces) = (None, 0, Vec::new());
-    for (at, letter) in path.char_indices() {
-        match (quote, letter) {
-            (None, '/') => {
-                pieces.push(&path[begin..at]);
-                begin = at + 1;
-            }
-            (None, '\'' | '"') => quote = Some(letter),
-            (Some(open), letter) if open == letter => quote = None,
-            _ => {}
-        }
+/// The value of the only key of a step.
+fn key<'a>(step: &Step<'a>) -> Option<&'a str> {
+    match step.predicates.as_slice() {
+        [Predicate { key, value }] if !key.is_empty() => Some(value),
+        _ => None,
     }
-    pieces.push(&path[begin..]);
-    pieces.into_iter().filter(|piece| !piece.is_empty()).map(step).collect()
-}
-
-/// One step: a name with or without module, and an optional predicate.
-fn step(piece: &str) -> Step<'_> {
-    let (name, predicate) = piece.split_once('[').unwrap_or((piece, ""));
-    let name = name.rsplit(':').next().unwrap_or(name);
-    let value = predicate.split_once('=').map(|(_, value)| value.trim_end_matches(']').trim());
-    let key = value.and_then(|value| {
-        let quote = value.chars().next().filter(|letter| matches!(letter, '\'' | '"'))?;
-        value.strip_prefix(quote)?.strip_suffix(quote)
-    });
-    Step { name, key }
 }
