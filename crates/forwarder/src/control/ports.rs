@@ -75,8 +75,8 @@ impl ForwarderState {
         (self.opener.open)(config, self.pool())
     }
 
-    /// Whether what cannot be opened is retried later: at the start and after a rollback. Otherwise an operator, who can
-    /// correct it, has asked for it.
+    /// Whether what cannot be opened is retried later: at the start and after a rollback. Otherwise an operator, who
+    /// can correct it, has asked for it.
     pub(super) fn may_open_later(&self) -> bool {
         self.opener.may_defer
     }
