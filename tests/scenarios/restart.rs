@@ -108,7 +108,10 @@ fn wait_sent(sender: Background) -> Result<()> {
 /// Number and digest of these rows, once everything else that the forwarder holds is as the controller desires.
 fn audited_rows(scenario: &Scenario) -> Result<(u64, String)> {
     wait_until("the audit is equal", Duration::from_secs(60), || {
-        let audit = scenario.router.json(&["show", "audit"]).map_err(|error| error.to_string())?;
+        let audit = scenario
+            .router
+            .json(&["show", "audit", "--json"])
+            .map_err(|error| error.to_string())?;
         let tables = audit["tables"].as_array().cloned().unwrap_or_default();
         // The controller does not send the rows for tests.
         let (sent, other): (Vec<_>, Vec<_>) = tables.iter().partition(|it| it["sent"] == true);

@@ -153,7 +153,7 @@ impl ForwarderConnection {
             }
             let defaults =
                 v1::Desired { punts: reply.punt_defaults, ..reply.defaults.unwrap_or_default() };
-            let defaults = Arc::new(defaults);
+            let defaults = Arc::new(self.with_own_defaults(defaults));
             let mut theirs = Tally::from_messages(reply.kinds);
             let mut ours = count(&configuration, &defaults, Vec::new()).await?;
             let differing = ours.differing(&theirs);
@@ -170,6 +170,12 @@ impl ForwarderConnection {
             return Some(Compared { generation, ours, theirs, differing });
         }
         None
+    }
+
+    /// What is in force where nothing is configured: this router may have sent a seed of its own.
+    fn with_own_defaults(&self, defaults: v1::Desired) -> v1::Desired {
+        let own = Some(self.multipath(None)).filter(|own| own.hash_seed != 0);
+        v1::Desired { multipath: own.or(defaults.multipath), ..defaults }
     }
 
     async fn ask_audit(&self, listed: &[Kind]) -> Option<v1::AuditDesiredReply> {

@@ -61,7 +61,7 @@ impl ForwarderConnection {
     }
 
     /// The settings of multipath with the seed of this router where none is configured.
-    fn multipath(&self, configured: Option<v1::Multipath>) -> v1::Multipath {
+    pub(super) fn multipath(&self, configured: Option<v1::Multipath>) -> v1::Multipath {
         let configured = configured.unwrap_or_default();
         match configured.hash_seed {
             0 => v1::Multipath { hash_seed: self.hash_seed },

@@ -116,7 +116,11 @@ const NOT_AUDITED: [(&str, &str); 10] = [
 fn each_capability_is_audited() {
     let verbs = ["entries: ", "entries_of: ", "in_force: "];
     let mut others = modules();
-    others.retain(|(_, code)| !verbs.iter().any(|verb| code.contains(verb)));
+    others.retain(|(_, code)| {
+        let named = code.split_once("const VERBS: Verbs").unwrap().1;
+        let named = named.split("Verbs::NONE").next().unwrap();
+        !verbs.iter().any(|verb| named.contains(verb))
+    });
     let mut others: Vec<_> = others.into_iter().map(|(name, _)| name).collect();
     others.sort_unstable();
     let advice = "a capability with settings adds entries to the audit (docs/dev/capability.md); one without settings \

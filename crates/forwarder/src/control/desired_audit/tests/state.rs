@@ -207,6 +207,5 @@ pub(super) fn everything() -> v1::Desired {
         ],
         acl_rules: vec![acl_rule("last", "first"), acl_rule("first", "")],
         punts: vec![punt("arp", 100), punt("nd", 0)],
-        ..v1::Desired::default()
     }
 }
