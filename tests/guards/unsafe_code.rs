@@ -72,6 +72,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
             "src/af_xdp/rx.rs",
             "src/af_xdp/socket.rs",
             "src/af_xdp/tx.rs",
+            "src/device_opener/channel.rs",
             "src/dpdk/device.rs",
             "src/dpdk/eal.rs",
             "src/dpdk/mempool.rs",

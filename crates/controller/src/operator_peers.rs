@@ -3,7 +3,8 @@
 //! The forwarder reads packets of anybody and runs as the same user. One that an attacker has taken over must not
 //! become an operator. The kernel names the process that listens on the forwarder's socket. Until the controller has
 //! connected to it, a forwarder is a confined child of the supervisor, or in its unit of systemd. It can neither begin
-//! another process, nor execute another program, nor end its supervisor (`privileges/system_calls.rs`).
+//! another process, nor execute another program, nor end its supervisor (`privileges/system_calls.rs`). The device
+//! opener, which it began before, connects to nothing (`privileges/opener_calls.rs`).
 
 use std::path::Path;
 use std::sync::Arc;

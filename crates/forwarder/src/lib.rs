@@ -16,6 +16,7 @@ mod columns_avx2;
 #[allow(unsafe_code)]
 mod columns_avx512;
 pub mod control;
+pub mod device_opener;
 pub mod drops;
 pub mod ethernet;
 pub mod flow;

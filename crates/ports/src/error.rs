@@ -62,6 +62,14 @@ pub enum OpenError {
         /// Name or path.
         netns: String,
     },
+    /// The process that opens devices in other network namespaces does not do it.
+    #[error(
+        "the device opener, by which the forwarder reaches other network namespaces, {reason}: restart the forwarder"
+    )]
+    NoOpener {
+        /// What it did or did not do.
+        reason: String,
+    },
     /// Another program holds it.
     #[error("{what} is in use: stop the other user or choose another")]
     Busy {
@@ -119,7 +127,7 @@ impl OpenError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::NoDevice { .. } | Self::NoNamespace { .. } | Self::Busy { .. } => true,
-            Self::System { .. } | Self::Unsupported { .. } => true,
+            Self::System { .. } | Self::Unsupported { .. } | Self::NoOpener { .. } => true,
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::AddrInUse,
             Self::Config { .. } | Self::NotBuilt { .. } | Self::Permission { .. } => false,
             Self::Rights { .. } => false,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::device_lock::{self, DeviceLock};
 use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
-use crate::netns;
+use crate::{device_opener, netns};
 
 /// How often the follower checks for a namespace that is gone.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -41,8 +41,7 @@ impl Follower {
     pub fn new(name: &str, netns: Option<&str>) -> Result<(Self, Device), OpenError> {
         netdevice::check_name(name)?;
         let home = netns::identity(netns);
-        let watch = netns::within(netns, netdevice::watch)?;
-        let watch = watch.map_err(system("watch network devices"))?;
+        let watch = device_opener::watch(netns)?.map_err(system("watch network devices"))?;
         let device = netdevice::device(&watch, name).map_err(system("query a network device"))?;
         let netns = netns.map(str::to_owned);
         let Some(device) = device else {
@@ -52,7 +51,7 @@ impl Follower {
             let reason = format!("{name} is not an Ethernet device: choose one that is");
             return Err(OpenError::Config { field: "device", reason });
         }
-        let device_lock = Some(netns::within(netns.as_deref(), || device_lock::take(name))??);
+        let device_lock = Some(device_lock::take(netns.as_deref(), name)?);
         let (name, last_check) = (name.to_owned(), Instant::now());
         let (watch, refused) = (Some(watch), None);
         Ok((Self { name, netns, watch, device_lock, refused, home, last_check }, device))
@@ -111,9 +110,9 @@ impl Follower {
 
     /// Watches devices in the namespace, and locks ours.
     fn enter(&self) -> Result<(OwnedFd, Arc<DeviceLock>), OpenError> {
-        let open = || (netdevice::watch(), device_lock::take(&self.name));
-        let (watch, device_lock) = netns::within(self.netns.as_deref(), open)?;
-        Ok((watch.map_err(system("watch network devices"))?, device_lock?))
+        let netns = self.netns.as_deref();
+        let watch = device_opener::watch(netns)?.map_err(system("watch network devices"))?;
+        Ok((watch, device_lock::take(netns, &self.name)?))
     }
 
     /// Why the device cannot carry packets now; `None`: it can.

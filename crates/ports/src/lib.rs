@@ -12,6 +12,7 @@ pub mod af_xdp;
 pub mod auto;
 mod config;
 mod device_lock;
+pub mod device_opener;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 mod error;
@@ -39,7 +40,7 @@ pub use error::OpenError;
 pub use folders::Folders;
 pub use generator::{GreTunnels, Senders};
 pub use link::MTU_MAX;
-pub use netns::start_entering_thread;
+pub use netns::{NotEntered, Step};
 pub use tunnel::{Encapsulation, TunnelConfig};
 
 use stoa_engine::{Pool, Port};

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::io::{Error, Result};
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use crate::error::OpenError;
 
@@ -65,15 +65,22 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<Owne
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A socket that becomes readable when a device of this namespace changes.
-pub(crate) fn watch() -> Result<OwnedFd> {
-    let watch = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+/// Makes a netlink socket readable when a device of its namespace changes.
+pub(crate) fn subscribe(watch: &OwnedFd) -> Result<()> {
     // SAFETY: all-zero is a valid sockaddr_nl.
     let mut address: libc::sockaddr_nl = unsafe { zeroed() };
     address.nl_family = libc::AF_NETLINK as u16;
     address.nl_groups = libc::RTMGRP_LINK as u32;
-    bind_to(&watch, &address)?;
-    Ok(watch)
+    bind_to(watch, &address)
+}
+
+/// A netlink socket that talks to the kernel.
+pub(crate) fn to_kernel(socket: OwnedFd) -> Result<netlink_sys::Socket> {
+    // SAFETY: the descriptor passes on to the socket, which alone owns it.
+    let mut socket = unsafe { netlink_sys::Socket::from_raw_fd(socket.into_raw_fd()) };
+    socket.bind_auto()?;
+    socket.connect(&netlink_sys::SocketAddr::new(0, 0))?;
+    Ok(socket)
 }
 
 /// Binds to an address of any family.
@@ -84,7 +91,7 @@ pub(crate) fn bind_to<T>(socket: &OwnedFd, address: &T) -> Result<()> {
     Ok(())
 }
 
-/// Discards up to 64 messages of [`watch`]: only their arrival matters.
+/// Discards up to 64 messages that came by [`subscribe`]: only their arrival matters.
 pub(crate) fn hush(watch: &OwnedFd) {
     let mut message = [0u8; 64];
     for _ in 0..64 {

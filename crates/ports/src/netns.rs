@@ -1,13 +1,12 @@
-//! Work inside another network namespace: where the drivers of Linux devices open their sockets.
+//! Work inside another network namespace, by a program that may enter it.
 //!
-//! To enter one takes CAP_SYS_ADMIN, and capabilities belong to threads. [`start_entering_thread`] starts the one
-//! thread that keeps it: all others of a forwarder can give it up.
+//! A forwarder does not: its device opener does (`device_opener`).
 
-use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::fs::OpenOptions;
+use std::io::Error;
+use std::os::unix::fs::OpenOptionsExt;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::OnceLock;
-use std::sync::mpsc::{Sender, channel, sync_channel};
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
@@ -23,70 +22,54 @@ pub(crate) fn within<T: Send>(
     netns: Option<&str>,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T, OpenError> {
-    let Some(name) = netns else { return Ok(work()) };
-    let file = File::open(path(name)).map_err(|source| match source.kind() {
-        std::io::ErrorKind::NotFound => OpenError::NoNamespace { netns: name.to_owned() },
-        _ => OpenError::File { path: path(name), source },
-    })?;
-    let enter = || {
-        setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| refused(name, errno))?;
-        Ok(work())
-    };
-    if let Some(jobs) = JOBS.get() {
-        return by_entering_thread(jobs, enter);
+    match netns {
+        Some(name) => enter(name, work).map_err(|error| explain(name, error)),
+        None => Ok(work()),
     }
+}
+
+/// Why a namespace was not entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotEntered {
+    /// What failed.
+    pub step: Step,
+    /// The system's error number.
+    pub errno: i32,
+}
+
+/// A step on the way into a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To open its file.
+    Open,
+    /// To begin a thread for the work.
+    Thread,
+    /// To enter it.
+    Enter,
+}
+
+impl Step {
+    fn failed(self) -> impl Fn(Error) -> NotEntered {
+        move |error| NotEntered { step: self, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+    }
+}
+
+/// Does `work` in the namespace of that name, on a thread of its own.
+pub(crate) fn enter<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, NotEntered> {
+    let mut options = OpenOptions::new();
+    // A pipe of that name does not keep us waiting.
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path(name)).map_err(Step::Open.failed())?;
     std::thread::scope(|scope| {
         // Only this short-lived thread changes its namespace: nothing has to be changed back.
-        let inside = std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, enter);
-        inside.map_err(no_thread)?.join().unwrap_or_else(|panic| resume_unwind(panic))
+        let inside = std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, || {
+            let entered = setns(file, CloneFlags::CLONE_NEWNET).map_err(Error::from);
+            entered.map_err(Step::Enter.failed())?;
+            Ok(work())
+        });
+        let inside = inside.map_err(Step::Thread.failed())?;
+        inside.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
-}
-
-fn no_thread(source: std::io::Error) -> OpenError {
-    OpenError::System { doing: "make a thread for another network namespace", source }
-}
-
-/// What the thread that may enter namespaces does, each on a short-lived thread of its own.
-type Job = Box<dyn FnOnce() + Send>;
-
-/// Leads to the thread that may enter namespaces.
-static JOBS: OnceLock<Sender<Job>> = OnceLock::new();
-
-/// Starts the thread that enters namespaces for all others from now on, with the capabilities of the calling thread.
-///
-/// # Errors
-/// No thread is left.
-pub fn start_entering_thread() -> std::io::Result<()> {
-    let (sender, jobs) = channel::<Job>();
-    std::thread::Builder::new().name("netns".into()).spawn(move || {
-        for job in jobs {
-            // A job that finds no thread is dropped, which its sender notices. Nobody waits here: a job may have
-            // another one done.
-            drop(std::thread::Builder::new().name("netns".into()).spawn(job));
-        }
-    })?;
-    // A second call leaves the first thread in place, and its own ends.
-    let _ = JOBS.set(sender);
-    Ok(())
-}
-
-/// Does `enter` on a thread of the one that may enter namespaces, and waits for its end.
-fn by_entering_thread<T: Send>(
-    jobs: &Sender<Job>,
-    enter: impl FnOnce() -> Result<T, OpenError> + Send,
-) -> Result<T, OpenError> {
-    let (answer, answered) = sync_channel(1);
-    let job: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
-        // The receiver waits below.
-        let _ = answer.send(catch_unwind(AssertUnwindSafe(enter)));
-    });
-    // SAFETY: only the lifetime changes. The job borrows from our caller, and we return only when it is gone: `recv`
-    // ends when the job has sent its answer, as the last thing that uses what it borrows, or was dropped without
-    // having run.
-    let job: Job = unsafe { std::mem::transmute(job) };
-    drop(jobs.send(job));
-    let gone = |_| no_thread(std::io::ErrorKind::WouldBlock.into());
-    answered.recv().map_err(gone)?.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Which namespace a name means now: device and inode of its file.
@@ -104,18 +87,25 @@ fn path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { PathBuf::from("/run/netns").join(name) }
 }
 
-fn refused(name: &str, errno: Errno) -> OpenError {
-    match errno {
-        Errno::EPERM => OpenError::Permission {
+/// The error about the namespace `name`, with what to do about it.
+pub(crate) fn explain(name: &str, NotEntered { step, errno }: NotEntered) -> OpenError {
+    let source = Error::from_raw_os_error(errno);
+    match (step, Errno::from_raw(errno)) {
+        (Step::Open, Errno::ENOENT) => OpenError::NoNamespace { netns: name.to_owned() },
+        (Step::Open, _) => OpenError::File { path: path(name), source },
+        (Step::Enter, Errno::EPERM) => OpenError::Permission {
             what: format!("to enter network namespace {name}"),
             capability: "CAP_SYS_ADMIN",
         },
         // The file is there and is no namespace.
-        Errno::EINVAL => OpenError::BadFile {
+        (Step::Enter, Errno::EINVAL) => OpenError::BadFile {
             path: path(name),
             reason: "this is not a network namespace: give one that `ip netns` lists".into(),
         },
-        errno => OpenError::System { doing: "enter a network namespace", source: errno.into() },
+        (Step::Enter, _) => OpenError::System { doing: "enter a network namespace", source },
+        (Step::Thread, _) => {
+            OpenError::System { doing: "make a thread for another network namespace", source }
+        }
     }
 }
 
@@ -157,40 +147,23 @@ mod tests {
         assert!(error.contains("make a thread"), "{error}");
     }
 
-    /// The thread that opens devices needs no capability to enter a namespace. In a process of its own: the thread that
-    /// is started stays.
     #[test]
-    fn only_the_entering_thread_needs_the_capability() {
-        const ALONE: &str = "STOA_TEST_ENTERING";
-        let name = "netns::tests::only_the_entering_thread_needs_the_capability";
+    fn to_enter_takes_a_capability() {
+        let enter = || within(Some("/proc/self/ns/net"), || ()).map_err(|error| error.to_string());
+        let without = std::thread::spawn(move || {
+            stoa_engine::capabilities::keep(&[]).unwrap();
+            enter()
+        });
+        assert!(without.join().unwrap().unwrap_err().contains("CAP_SYS_ADMIN"));
         if !nix::unistd::geteuid().is_root() {
-            println!("SKIPPED: needs root");
+            println!("SKIPPED: the rest needs root");
             return;
         }
-        if std::env::var_os(ALONE).is_none() {
-            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-            let ended = child.args(["--exact", name]).env(ALONE, "1").status().unwrap();
-            assert!(ended.success());
-            return;
-        }
-        let enter = || {
-            std::thread::spawn(|| {
-                stoa_engine::capabilities::keep(&[]).unwrap();
-                let here = std::thread::current().id();
-                let borrowed = String::from("answer");
-                let inside = within(Some("/proc/self/ns/net"), || {
-                    assert_ne!(std::thread::current().id(), here);
-                    borrowed.as_str()
-                });
-                inside.map(str::to_owned).map_err(|error| error.to_string())
-            })
-        };
-        assert!(enter().join().unwrap().unwrap_err().contains("CAP_SYS_ADMIN"));
-        start_entering_thread().unwrap();
-        assert_eq!(enter().join().unwrap().as_deref(), Ok("answer"));
+        assert_eq!(enter(), Ok(()));
         let panics = std::thread::spawn(|| within(Some("/proc/self/ns/net"), || panic!("inside")));
         assert!(panics.join().is_err(), "a panic comes back");
-        assert_eq!(enter().join().unwrap().as_deref(), Ok("answer"), "and the thread stays");
+        let error = within(Some("/dev/null"), || ()).unwrap_err().to_string();
+        assert!(error.contains("not a network namespace"), "{error}");
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Process {
     Forwarder,
     /// The controller.
     Controller,
+    /// The process that opens devices in other network namespaces for the forwarder.
+    DeviceOpener,
 }
 
 /// Files of other users: configurations, sockets and captures in the folder of whoever started Stoa with sudo. The
@@ -30,24 +32,39 @@ const OF_FILES: [Capability; 4] = [
 impl Process {
     /// The capabilities that the process keeps, if it was started with them.
     fn kept(self) -> HashSet<Capability> {
-        let own: &[Capability] = match self {
-            // Devices and packet sockets, XDP programs, other namespaces, urgent workers, memory of AF_XDP.
-            Process::Forwarder => &[
-                Capability::CAP_NET_ADMIN,
-                Capability::CAP_NET_RAW,
-                Capability::CAP_BPF,
-                Capability::CAP_SYS_ADMIN,
-                Capability::CAP_SYS_NICE,
-                Capability::CAP_IPC_LOCK,
-            ],
+        let (own, files): (&[Capability], &[Capability]) = match self {
+            // Devices and packet sockets, XDP programs, urgent workers, memory of AF_XDP. It enters no other namespace.
+            Process::Forwarder => (
+                &[
+                    Capability::CAP_NET_ADMIN,
+                    Capability::CAP_NET_RAW,
+                    Capability::CAP_BPF,
+                    Capability::CAP_SYS_NICE,
+                    Capability::CAP_IPC_LOCK,
+                ],
+                &OF_FILES,
+            ),
             // Addresses and routes of Linux, other namespaces, an HTTPS port below 1024.
-            Process::Controller => &[
-                Capability::CAP_NET_ADMIN,
-                Capability::CAP_SYS_ADMIN,
-                Capability::CAP_NET_BIND_SERVICE,
-            ],
+            Process::Controller => (
+                &[
+                    Capability::CAP_NET_ADMIN,
+                    Capability::CAP_SYS_ADMIN,
+                    Capability::CAP_NET_BIND_SERVICE,
+                ],
+                &OF_FILES,
+            ),
+            // Other namespaces, and what is opened there.
+            Process::DeviceOpener => (
+                &[
+                    Capability::CAP_SYS_ADMIN,
+                    Capability::CAP_NET_ADMIN,
+                    Capability::CAP_NET_RAW,
+                    Capability::CAP_BPF,
+                ],
+                &[],
+            ),
         };
-        own.iter().chain(&OF_FILES).copied().collect()
+        own.iter().chain(files).copied().collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! System calls that no process of the router makes, as a seccomp filter. A process that makes one of them executes
 //! foreign code: the kernel ends it and writes that to the audit log, and the supervisor starts it again.
+//!
+//! The device opener has the opposite, a list of what it may call (`opener_calls.rs`).
 
 use std::collections::BTreeMap;
 
@@ -10,6 +12,7 @@ use seccompiler::{
 };
 
 use super::confine::Process;
+use super::opener_calls;
 
 /// Programs, other processes, mounts, kernel modules, keys, clocks, users, and interfaces of the kernel with a large
 /// attack surface.
@@ -100,7 +103,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 /// Ends this process, from now on, when it makes a system call that `process` must not make. Threads and programs that
 /// it starts inherit the filter.
 pub(super) fn forbid(process: Process) -> Result<(), seccompiler::Error> {
-    if process == Process::Forwarder {
+    if process != Process::Controller {
         let without = SeccompAction::Errno(libc::ENOSYS as u32);
         seccompiler::apply_filter(&program(rules([libc::SYS_clone3]), without)?)?;
     }
@@ -148,6 +151,14 @@ fn filter(process: Process) -> Result<BpfProgram, seccompiler::Error> {
     let more = match process {
         Process::Forwarder => [FORKS, &FORBIDDEN_TO_FORWARDER].concat(),
         Process::Controller => FORBIDDEN_TO_CONTROLLER.to_vec(),
+        Process::DeviceOpener => {
+            // The rest fails: the process is not restarted without its forwarder.
+            let otherwise = SeccompAction::Errno(libc::EPERM as u32);
+            let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+            let rules = opener_calls::rules()?;
+            let filter = SeccompFilter::new(rules, otherwise, SeccompAction::Allow, arch)?;
+            return Ok(BpfProgram::try_from(filter)?);
+        }
     };
     let mut all = rules(FORBIDDEN.into_iter().chain(more));
     if cfg!(target_arch = "x86_64") {
@@ -163,6 +174,7 @@ fn filter(process: Process) -> Result<BpfProgram, seccompiler::Error> {
 mod tests {
     use std::os::unix::process::ExitStatusExt;
 
+    use nix::errno::Errno;
     use nix::sched::CloneFlags;
 
     use super::*;
@@ -174,14 +186,20 @@ mod tests {
         let test = "privileges::system_calls::tests::a_forbidden_call_ends_the_process";
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         let output = child.args(["--exact", test]).env(ALONE, format!("{process} {call}")).output();
-        output.unwrap().status.signal()
+        let output = output.unwrap();
+        let ended = output.status.signal();
+        assert!(ended.is_some() || output.status.success(), "{output:?}");
+        ended
     }
 
     #[test]
     fn a_forbidden_call_ends_the_process() {
         if let Ok(what) = std::env::var(ALONE) {
-            let process =
-                if what.starts_with("f") { Process::Forwarder } else { Process::Controller };
+            let process = match what.split_once(' ').unwrap().0 {
+                "forwarder" => Process::Forwarder,
+                "controller" => Process::Controller,
+                _ => Process::DeviceOpener,
+            };
             forbid(process).unwrap();
             match what.split_once(' ').unwrap().1 {
                 "unshare" => drop(nix::sched::unshare(CloneFlags::CLONE_FILES)),
@@ -193,6 +211,7 @@ mod tests {
                 "signal" => drop(nix::sys::signal::kill(nix::unistd::getppid(), None)),
                 "outlive" => drop(nix::sys::prctl::set_pdeathsig(None)),
                 "abort" => std::process::abort(),
+                "opener" => be_opener(),
                 _ => drop(std::thread::spawn(|| std::fs::read("/proc/self/status")).join()),
             }
             return;
@@ -208,5 +227,29 @@ mod tests {
             assert_eq!(alone("forwarder", call), Some(libc::SIGSYS), "{call}");
         }
         assert_eq!(alone("forwarder", "abort"), Some(libc::SIGABRT), "it may end itself");
+        assert_eq!(alone("opener", "opener"), None);
+    }
+
+    /// What the opener must not do fails; what it does works.
+    fn be_opener() {
+        use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+        let open = |family, kind| socket(family, kind, SockFlag::empty(), None).map(drop);
+        for family in [AddressFamily::Unix, AddressFamily::Inet, AddressFamily::Inet6] {
+            assert_eq!(open(family, SockType::Stream), Err(Errno::EPERM), "{family:?}");
+        }
+        assert_eq!(open(AddressFamily::Netlink, SockType::Raw), Ok(()));
+        let own = std::fs::File::open("/proc/self/ns/mnt").unwrap();
+        assert_eq!(nix::sched::setns(&own, CloneFlags::CLONE_NEWNS), Err(Errno::EPERM));
+        assert_eq!(nix::sched::setns(&own, CloneFlags::empty()), Err(Errno::EPERM), "of any kind");
+        // The kernel, not the filter: it is of another kind.
+        let of_network = nix::sched::setns(&own, CloneFlags::CLONE_NEWNET);
+        assert_eq!(of_network, Err(Errno::EINVAL));
+        assert_eq!(nix::sched::unshare(CloneFlags::CLONE_FILES), Err(Errno::EPERM));
+        assert!(std::process::Command::new("/bin/true").status().is_err());
+        assert_eq!(nix::sys::signal::kill(nix::unistd::getppid(), None), Err(Errno::EPERM));
+        assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7);
+        // The harness of the test needs more than the opener.
+        std::process::exit(0);
     }
 }

@@ -125,8 +125,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     let owner = format!("stoa host interface of {}", options.socket.display());
     let (requests, control_loop) = ControlLoop::new(owner, options.folders.clone())?;
     let control_loop = control_loop.with_regions(regions);
-    stoa_ports::start_entering_thread()?;
-    // Only the control thread opens devices, in other namespaces by the entering thread.
+    // Only the control thread opens devices, in other namespaces by the device opener.
     keep(&OF_DEVICES)?;
     let thread =
         std::thread::Builder::new().name("control".to_owned()).spawn(|| control_loop.run())?;
@@ -144,6 +143,8 @@ pub fn run(options: Options) -> Result<(), Error> {
     requests.stop();
     // A control thread that panicked has reported it on stderr.
     let _ = thread.join();
+    // Its last work was to delete host interfaces.
+    stoa_ports::device_opener::end();
     served
 }
 

@@ -5,18 +5,18 @@
 //! behind the sockets, prevent that. They are removed with their descriptor.
 
 use std::ffi::c_int;
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
-use nix::ifaddrs::getifaddrs;
 
-use crate::af_xdp::bpf;
+use crate::device_opener::{self, SocketKind};
+use crate::netdevice;
 
 /// What Linux does with the frames that a device receives.
 pub(super) enum Linux {
@@ -33,14 +33,16 @@ impl Linux {
     /// Has the device's frames dropped behind the sockets, which are bound to it already, unless it has
     /// an address in Linux or another device of Linux is on it (a bridge, a bond, a VLAN):
     /// it may be in use, perhaps to reach this machine.
-    pub fn keep_out(index: c_int, name: &str) -> Self {
-        if has_address(name) {
+    pub fn keep_out(netns: Option<&str>, index: c_int) -> Self {
+        let index = index as u32;
+        // What is unknown counts as so.
+        if has_address(netns, index).unwrap_or(true) {
             return Self::Active("it has an address there".into());
         }
-        if is_below_another(index as u32).unwrap_or(true) {
+        if is_below_another(netns, index).unwrap_or(true) {
             return Self::Active("another device there is on top of it".into());
         }
-        match bpf::drop_behind_sockets(index as u32) {
+        match device_opener::flat(device_opener::drop_behind_sockets(netns, index)) {
             Ok(link) => Self::Blocked { _link: link },
             Err(error) => Self::Active(format!("no BPF program at its ingress: {error}")),
         }
@@ -55,29 +57,43 @@ impl Linux {
     }
 }
 
-/// Whether a device of this thread's namespace has a configured address in Linux. When
-/// this is unknown, it counts as one.
-fn has_address(name: &str) -> bool {
-    let Ok(mut all) = getifaddrs() else { return true };
-    all.any(|one| {
-        let Some(address) = one.address.filter(|_| one.interface_name == name) else {
-            return false;
-        };
-        let is_given = |ip: Ipv6Addr| !ip.is_unicast_link_local();
-        address.as_sockaddr_in().is_some()
-            || address.as_sockaddr_in6().is_some_and(|six| is_given(six.ip()))
+/// Whether a device of the namespace has a configured address in Linux.
+fn has_address(netns: Option<&str>, index: u32) -> std::io::Result<bool> {
+    let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    any(netns, all, |one| match one {
+        RouteNetlinkMessage::NewAddress(one) => one.header.index == index && is_configured(one),
+        _ => false,
     })
 }
 
-/// Whether a device of this thread's namespace belongs to a bridge or a bond, or carries a VLAN or
-/// another device.
-fn is_below_another(index: u32) -> std::io::Result<bool> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
+/// Whether somebody configured the address: a link-local one, Linux gives to a device by itself.
+fn is_configured(address: &AddressMessage) -> bool {
+    address.attributes.iter().any(|one| match one {
+        AddressAttribute::Address(IpAddr::V6(ip)) => !ip.is_unicast_link_local(),
+        AddressAttribute::Address(IpAddr::V4(_)) | AddressAttribute::Local(IpAddr::V4(_)) => true,
+        _ => false,
+    })
+}
+
+/// Whether a device of the namespace belongs to a bridge or a bond, or carries a VLAN or another device.
+fn is_below_another(netns: Option<&str>, index: u32) -> std::io::Result<bool> {
+    any(netns, RouteNetlinkMessage::GetLink(LinkMessage::default()), |one| match one {
+        RouteNetlinkMessage::NewLink(link) => stands_on(link, index),
+        _ => false,
+    })
+}
+
+/// Whether one of all messages that answer `request` in the namespace is such.
+fn any(
+    netns: Option<&str>,
+    request: RouteNetlinkMessage,
+    is_such: impl Fn(&RouteNetlinkMessage) -> bool,
+) -> std::io::Result<bool> {
+    let socket = device_opener::flat(device_opener::socket(netns, SocketKind::Route))?;
+    let socket = netdevice::to_kernel(socket)?;
+    socket.set_non_blocking(false)?;
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let mut request = NetlinkMessage::new(header, NetlinkPayload::from(request));
     request.finalize();
     let mut bytes = vec![0; request.buffer_len()];
@@ -93,11 +109,7 @@ fn is_below_another(index: u32) -> std::io::Result<bool> {
             match &message.payload {
                 NetlinkPayload::Done(_) => return Ok(false),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))
-                    if stands_on(link, index) =>
-                {
-                    return Ok(true);
-                }
+                NetlinkPayload::InnerMessage(one) if is_such(one) => return Ok(true),
                 _ => {}
             }
             let length = (message.header.length as usize).next_multiple_of(4);

@@ -22,10 +22,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_engine::{Port, PortEvent, Queues};
 
 use crate::config::AfPacketConfig;
+use crate::device_opener::{self, SocketKind};
 use crate::error::OpenError;
 use crate::follow::{Follower, Retry};
+use crate::link;
 use crate::netdevice::{Device, system};
-use crate::{link, netns};
 use alone::Linux;
 use ring::Ring;
 use rx::Receiver;
@@ -83,7 +84,7 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
     let name = &config.device;
     let mtu = link::mtu(config.mtu, link::MTU_MAX)?;
     let netns = config.netns.as_deref();
-    if let Err(error) = netns::within(netns, sys::packet_socket)? {
+    if let Err(error) = device_opener::socket(netns, SocketKind::Packet)? {
         return Err(match error.kind() {
             std::io::ErrorKind::PermissionDenied => OpenError::Permission {
                 what: format!("a packet socket on {name}"),
@@ -125,24 +126,17 @@ impl AfPacket {
         if !self.retry.is_due() {
             return;
         }
-        let netns = self.follower.netns().map(str::to_owned);
-        let us = &*self;
-        let opened = netns::within(netns.as_deref(), || us.queues(device.index));
-        match opened {
-            Ok(Ok((queues, sockets, linux))) => {
+        match self.queues(device.index) {
+            Ok((queues, sockets, linux)) => {
                 (self.sockets, self.linux) = (sockets, Some(linux));
                 self.up = Some(device.index);
                 self.down = None;
                 self.retry.reset();
                 events.push(PortEvent::Up(queues));
             }
-            Ok(Err(error)) => {
-                self.retry.failed();
-                self.go_down(format!("cannot open {}: {error}", self.follower.name()), events);
-            }
             Err(error) => {
                 self.retry.failed();
-                self.go_down(error.to_string(), events);
+                self.go_down(format!("cannot open {}: {error}", self.follower.name()), events);
             }
         }
     }
@@ -152,8 +146,9 @@ impl AfPacket {
         let mut sockets = Vec::new();
         let mut group = None;
         let longest = link::longest(self.mtu());
+        let netns = self.follower.netns();
         for number in 0..self.rx_queues {
-            let socket = Arc::new(sys::packet_socket()?);
+            let socket = Arc::new(sys::packet_socket(netns)?);
             sys::enlarge(&socket, SOCKET_BUFFER);
             for option in
                 [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING]
@@ -172,7 +167,7 @@ impl AfPacket {
             queues.rx.push(Box::new(Receiver::new(socket, ring, longest, self.shared.clone())));
         }
         for _ in 0..self.tx_queues {
-            let (plain, offload) = (sys::packet_socket()?, sys::packet_socket()?);
+            let [plain, offload] = [sys::packet_socket(netns)?, sys::packet_socket(netns)?];
             sys::set(&offload, libc::PACKET_VNET_HDR, &1i32)?;
             for socket in [&plain, &offload] {
                 sys::enlarge(socket, SOCKET_BUFFER);
@@ -182,7 +177,7 @@ impl AfPacket {
             }
             queues.tx.push(Box::new(Sender::new(plain, offload, self.shared.clone())));
         }
-        Ok((queues, sockets, Linux::keep_out(index, self.follower.name())))
+        Ok((queues, sockets, Linux::keep_out(netns, index)))
     }
 
     /// Adds up what the kernel counted since the last time.

@@ -5,12 +5,13 @@ use std::io::{Error, Result};
 use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use crate::netdevice::{bind_to, check, socket};
+use crate::device_opener::{self, SocketKind};
+use crate::netdevice::{bind_to, check};
 use crate::offload::VNET_HEADER;
 
-/// A packet socket of this namespace that receives nothing yet.
-pub(crate) fn packet_socket() -> Result<OwnedFd> {
-    socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
+/// A packet socket of the namespace `netns` that receives nothing yet.
+pub(crate) fn packet_socket(netns: Option<&str>) -> Result<OwnedFd> {
+    device_opener::flat(device_opener::socket(netns, SocketKind::Packet))
 }
 
 /// Sets an option of the packet level.

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use super::{bpf, btf, program};
 use crate::config::XdpAttach;
-use crate::{af_packet, ethtool, netdevice};
+use crate::{af_packet, device_opener, ethtool, netdevice};
 
 /// Queues that the map has places for.
 const QUEUES: u32 = 64;
@@ -46,37 +46,58 @@ pub(super) struct Attached {
     stripped: Option<OwnedFd>,
 }
 
+/// A program on a device.
+pub(crate) struct Program {
+    /// From queue to socket.
+    pub map: OwnedFd,
+    /// Holds the program there.
+    pub link: OwnedFd,
+    /// In the driver, else before the network stack.
+    pub native: bool,
+    /// It puts back the VLAN tags that come beside the frame.
+    pub puts_back: bool,
+    /// Why it is not native although that was tried.
+    pub reason_generic: Option<String>,
+}
+
+/// Attaches our program to a device of this thread's namespace; `fragments`: frames may be longer than a page.
+pub(crate) fn attach_program(
+    index: u32,
+    how: XdpAttach,
+    is_virtual: bool,
+    fragments: bool,
+) -> Result<Program> {
+    let map = bpf::socket_map(QUEUES)?;
+    let mut reason_generic = None;
+    if how != XdpAttach::Generic {
+        match native(&map, index, is_virtual, fragments) {
+            Ok((link, puts_back)) => {
+                return Ok(Program { map, link, native: true, puts_back, reason_generic });
+            }
+            Err(error) if how == XdpAttach::Native || is_taken(&error) => return Err(error),
+            Err(error) => reason_generic = Some(error.to_string()),
+        }
+    }
+    let program = bpf::load(&program::plain(&map), 0, 0)?;
+    let link = bpf::attach(&program, index, GENERIC)?;
+    Ok(Program { map, link, native: false, puts_back: false, reason_generic })
+}
+
 impl Attached {
-    /// Attaches to a device of this thread's namespace; `fragments`: frames may be longer than
-    /// a page.
+    /// Attaches to a device of the namespace `netns`; `fragments`: frames may be longer than a page.
     pub fn new(
-        name: &str,
-        index: i32,
+        netns: Option<&str>,
+        (name, index): (&str, i32),
         how: XdpAttach,
         is_virtual: bool,
         fragments: bool,
     ) -> Result<Self> {
-        let map = bpf::socket_map(QUEUES)?;
-        let promiscuous = af_packet::sys::packet_socket()?;
+        let promiscuous = af_packet::sys::packet_socket(netns)?;
         af_packet::sys::promiscuous(&promiscuous, index)?;
-        let mut reason_generic = None;
-        let mut link = None;
-        if how != XdpAttach::Generic {
-            match native(&map, index, is_virtual, fragments) {
-                Ok(done) => link = Some(done),
-                Err(error) if how == XdpAttach::Native || is_taken(&error) => return Err(error),
-                Err(error) => reason_generic = Some(error.to_string()),
-            }
-        }
-        let native = link.is_some();
-        let (link, puts_back) = match link {
-            Some(link) => link,
-            None => {
-                let program = bpf::load(&program::plain(&map), 0, 0)?;
-                (bpf::attach(&program, index as u32, GENERIC)?, false)
-            }
-        };
-        let watch = netdevice::watch()?;
+        let attached = device_opener::attach_xdp(netns, index as u32, how, is_virtual, fragments);
+        let Program { map, link, native, puts_back, reason_generic } =
+            device_opener::flat(attached)?;
+        let watch = device_opener::flat(device_opener::watch(netns))?;
         let left = ethtool::keep_tags(&watch, name, true);
         let tags = match &left {
             _ if puts_back => Tags::PutBack,
@@ -91,9 +112,13 @@ impl Attached {
 }
 
 /// Attaches in the driver; whether the program puts tags back.
-fn native(map: &OwnedFd, index: i32, is_virtual: bool, fragments: bool) -> Result<(OwnedFd, bool)> {
+fn native(
+    map: &OwnedFd,
+    device: u32,
+    is_virtual: bool,
+    fragments: bool,
+) -> Result<(OwnedFd, bool)> {
     let flags = if fragments { bpf::HAS_FRAGS } else { 0 };
-    let device = index as u32;
     // A card leaves tags in the frame when configured so.
     if is_virtual && let Some(tag_of) = btf::kernel_function(program::TAG_OF) {
         let program = program::with_tags(map, tag_of);

@@ -11,11 +11,13 @@ use netlink_packet_core::{
 use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
+use netlink_sys::Socket;
 
 use crate::config::{AfXdpConfig, XdpAttach, XdpBind};
+use crate::device_opener::{self, SocketKind};
 use crate::error::OpenError;
 use crate::ethtool::Driver;
+use crate::netdevice;
 
 /// `NETDEV_CMD_DEV_GET`.
 const GET: u8 = 1;
@@ -42,13 +44,11 @@ impl Features {
     /// What the kernel requires of a driver before it binds without copying (`xp_assign_dev`).
     const ZERO_COPY: u64 = Self::BASIC | Self::REDIRECT | Self::XSK_ZEROCOPY;
 
-    /// Those of the device `index` of this thread's namespace; `None`: the kernel does not report them.
-    pub fn of(index: u32) -> Option<Self> {
-        let mut socket = Socket::new(NETLINK_GENERIC).ok()?;
-        // Answers are there when the request returns: nothing is waited for.
-        socket.set_non_blocking(true).ok()?;
-        socket.bind_auto().ok()?;
-        socket.connect(&SocketAddr::new(0, 0)).ok()?;
+    /// Those of the device `index` of the namespace `netns`; `None`: the kernel does not report them.
+    pub fn of(netns: Option<&str>, index: u32) -> Option<Self> {
+        // It does not block: answers are there when the request returns.
+        let socket = device_opener::socket(netns, SocketKind::Generic).ok()?.ok()?;
+        let socket = netdevice::to_kernel(socket).ok()?;
         let name = GenlCtrlAttrs::FamilyName(About::family_name().into());
         let request = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![name] };
         let family = exchange(&socket, GenlMessage::from_payload(request))?;
@@ -270,8 +270,12 @@ mod tests {
     #[test]
     fn this_kernel_says_or_does_not() {
         // The loopback device is there always and takes no programs in its driver.
-        assert!(matches!(Features::of(1), None | Some(Features(0))), "{:?}", Features::of(1));
-        assert_eq!(Features::of(u32::MAX), None);
+        assert!(
+            matches!(Features::of(None, 1), None | Some(Features(0))),
+            "{:?}",
+            Features::of(None, 1)
+        );
+        assert_eq!(Features::of(None, u32::MAX), None);
     }
 
     proptest! {

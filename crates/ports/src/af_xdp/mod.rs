@@ -29,12 +29,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_engine::{Port, PortEvent, Queues};
 
 use crate::config::{AfXdpConfig, XdpBind};
+use crate::device_opener::{self, SocketKind};
 use crate::error::OpenError;
 use crate::ethtool::{self, Driver};
 use crate::follow::{Follower, Retry};
+use crate::link;
 use crate::netdevice::Device;
-use crate::{link, netns};
 use attach::{Attached, Tags};
+pub(crate) use attach::{Program, attach_program};
 use features::Features;
 use layout::Layout;
 use rights::{Rights, refusal};
@@ -103,13 +105,13 @@ pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
     link::queues("rx-queues", config.queues, link::QUEUES_MAX)?;
     let mtu = link::mtu(config.mtu, link::MTU_MAX)?;
     let netns = config.netns.as_deref();
-    netns::within(netns, || may(&config.device))??;
+    may(netns, &config.device)?;
     let (follower, last) = Follower::new(&config.device, netns)?;
     let driver = match follower.watch() {
         Some(watch) => ethtool::driver(watch, &config.device),
         None => Driver::default(),
     };
-    if let Some(features) = netns::within(netns, || Features::of(last.index as u32))? {
+    if let Some(features) = Features::of(netns, last.index as u32) {
         features.allow(config, &driver)?;
     }
     Ok(AfXdp {
@@ -128,7 +130,7 @@ pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
 }
 
 /// Whether this kernel and our rights allow what a port needs.
-fn may(name: &str) -> Result<(), OpenError> {
+fn may(netns: Option<&str>, name: &str) -> Result<(), OpenError> {
     let refused = |what: &str| {
         let what = format!("{what} for {name}");
         move |error: Error| match error.raw_os_error() {
@@ -144,8 +146,7 @@ fn may(name: &str) -> Result<(), OpenError> {
     };
     let map = bpf::socket_map(1).map_err(refused("a BPF map"))?;
     bpf::load(&program::plain(&map), 0, 0).map_err(refused("an XDP program"))?;
-    crate::netdevice::socket(libc::AF_XDP, libc::SOCK_RAW, 0)
-        .map_err(refused("an AF_XDP socket"))?;
+    device_opener::socket(netns, SocketKind::Xdp)?.map_err(refused("an AF_XDP socket"))?;
     Ok(())
 }
 
@@ -174,13 +175,10 @@ impl AfXdp {
         if self.fitted != device.mtu || self.attached.as_ref().is_some_and(is_other) {
             self.attached = None;
         }
-        let netns = self.config.netns.clone();
-        let (us, driver) = (&*self, self.follower.watch());
-        let driver = driver.map(|watch| ethtool::driver(watch, &us.config.device));
+        let watch = self.follower.watch();
+        let driver = watch.map(|watch| ethtool::driver(watch, &self.config.device));
         let driver = driver.unwrap_or_default();
-        let opened = netns::within(netns.as_deref(), || us.queues(device, &driver));
-        let opened = opened.map_err(|error| error.to_string());
-        match opened.and_then(|opened| opened) {
+        match self.queues(device, &driver) {
             Ok((attached, up, queues)) => {
                 if let Some(attached) = attached {
                     (self.attached, self.fitted) = (Some(attached), device.mtu);
@@ -205,13 +203,20 @@ impl AfXdp {
         driver: &Driver,
     ) -> Result<(Option<Attached>, Up, Queues), String> {
         let (name, layout) = (&self.config.device, Layout::of(device.mtu));
+        let netns = self.config.netns.as_deref();
         let fragments = layout.in_pieces;
         let mut fresh = None;
         let attached = match &self.attached {
             Some(attached) => attached,
             None => fresh.insert(
-                Attached::new(name, device.index, self.config.attach, driver.is_virtual, fragments)
-                    .map_err(|error| refusal(name, "attach an XDP program", &error))?,
+                Attached::new(
+                    netns,
+                    (name, device.index),
+                    self.config.attach,
+                    driver.is_virtual,
+                    fragments,
+                )
+                .map_err(|error| refusal(name, "attach an XDP program", &error))?,
             ),
         };
         let of = self.follower.watch().map_or(1, |watch| ethtool::receive_queues(watch, name));
@@ -251,7 +256,7 @@ impl AfXdp {
     /// A socket on one queue, and whether frames may have several chunks.
     fn socket(&self, index: u32, queue: u32, layout: &Layout) -> Result<(Parts, bool), String> {
         let name = &self.config.device;
-        let parts = Parts::new(layout.chunk)
+        let parts = Parts::new(self.config.netns.as_deref(), layout.chunk)
             .map_err(|error| refusal(name, "make an AF_XDP socket", &error))?;
         let mut flags = match self.config.bind {
             XdpBind::Auto => 0,

@@ -18,7 +18,8 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::ring::Ring;
 use super::tx_tracker::{Frame, TxTracker};
-use crate::netdevice::{bind_to, check, socket};
+use crate::device_opener::{self, SocketKind};
+use crate::netdevice::{bind_to, check};
 
 /// Chunks for received frames: 2 ms at 1 Mpps.
 pub(super) const RX_FRAMES: u32 = 2048;
@@ -106,9 +107,9 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Makes a socket of this namespace with chunks of `chunk` bytes: 2,048 or 4,096.
-    pub fn new(chunk: usize) -> Result<Self> {
-        let fd = socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
+    /// Makes a socket of the namespace `netns` with chunks of `chunk` bytes: 2,048 or 4,096.
+    pub fn new(netns: Option<&str>, chunk: usize) -> Result<Self> {
+        let fd = device_opener::flat(device_opener::socket(netns, SocketKind::Xdp))?;
         let umem = Umem::new(chunk)?;
         let register = libc::xdp_umem_reg {
             addr: umem.base.as_ptr().expose_provenance() as u64,

@@ -2,11 +2,11 @@
 //! messages that this takes are built by hand: nothing else here needs netlink.
 
 use std::io::{Error, Result};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{MsgFlags, recv, send};
 
-use crate::netdevice;
+use crate::device_opener::{self, SocketKind};
 
 /// Bytes of a message header (nlmsghdr) and of what describes a device (ifinfomsg).
 const HEADER: usize = 16;
@@ -16,20 +16,20 @@ const ATTRIBUTE: usize = 4;
 /// The kernel's longest answer: a device's description with all its statistics.
 const ANSWER: usize = 32 * 1024;
 
-/// Sets the alias of the device with that number in this namespace.
-pub(super) fn set(index: i32, alias: &str) -> Result<()> {
+/// Sets the alias of the device with that number in the namespace `netns`.
+pub(super) fn set(netns: Option<&str>, index: i32, alias: &str) -> Result<()> {
     let mut message = request(libc::RTM_SETLINK, libc::NLM_F_ACK, index);
     let bytes = &alias.as_bytes()[..alias.len().min(255)];
     message.extend(((ATTRIBUTE + bytes.len()) as u16).to_ne_bytes());
     message.extend(libc::IFLA_IFALIAS.to_ne_bytes());
     message.extend(bytes);
     message.resize(message.len().next_multiple_of(4), 0);
-    query(&mut message).map(|_| ())
+    query(netns, &mut message).map(|_| ())
 }
 
-/// The alias of the device with that number in this namespace; empty when it has none.
-pub(super) fn get(index: i32) -> Result<String> {
-    let answer = query(&mut request(libc::RTM_GETLINK, 0, index))?;
+/// The alias of the device with that number in the namespace `netns`; empty when it has none.
+pub(super) fn get(netns: Option<&str>, index: i32) -> Result<String> {
+    let answer = query(netns, &mut request(libc::RTM_GETLINK, 0, index))?;
     let mut rest = answer.get(HEADER + DEVICE..).unwrap_or_default();
     while let Some(head) = rest.first_chunk::<ATTRIBUTE>() {
         let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
@@ -43,9 +43,9 @@ pub(super) fn get(index: i32) -> Result<String> {
     Ok(String::new())
 }
 
-/// Deletes the device with that number in this namespace, even if its queues are open.
-pub(super) fn delete(index: i32) -> Result<()> {
-    query(&mut request(libc::RTM_DELLINK, libc::NLM_F_ACK, index)).map(|_| ())
+/// Deletes the device with that number in the namespace `netns`, even if its queues are open.
+pub(super) fn delete(netns: Option<&str>, index: i32) -> Result<()> {
+    query(netns, &mut request(libc::RTM_DELLINK, libc::NLM_F_ACK, index)).map(|_| ())
 }
 
 fn request(kind: u16, flags: i32, index: i32) -> Vec<u8> {
@@ -57,10 +57,10 @@ fn request(kind: u16, flags: i32, index: i32) -> Vec<u8> {
 }
 
 /// Sends a message and waits for its answer; netlink answers before `send` returns.
-fn query(message: &mut [u8]) -> Result<Vec<u8>> {
+fn query(netns: Option<&str>, message: &mut [u8]) -> Result<Vec<u8>> {
     let length = message.len() as u32;
     message[..4].copy_from_slice(&length.to_ne_bytes());
-    let socket: OwnedFd = netdevice::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    let socket = device_opener::flat(device_opener::socket(netns, SocketKind::Route))?;
     send(socket.as_raw_fd(), message, MsgFlags::empty())?;
     let mut answer = vec![0; ANSWER];
     let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn only_an_existing_device_has_an_alias() {
         // Number 1 in every namespace; nothing gives it an alias.
-        assert_eq!(get(1).unwrap(), "");
-        let error = get(i32::MAX).unwrap_err();
+        assert_eq!(get(None, 1).unwrap(), "");
+        let error = get(None, i32::MAX).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 }

@@ -32,7 +32,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
 ];
 
 /// Sets them for a device of this namespace; returns how many Linux did not take.
-pub(super) fn apply(device: &str) -> usize {
+pub(crate) fn apply(device: &str) -> usize {
     let without_ip6 = !std::fs::exists("/proc/sys/net/ipv6").unwrap_or(false);
     let refused = |(family, setting, value): &&(&str, &str, &str)| {
         if *family == "ipv6" && without_ip6 {

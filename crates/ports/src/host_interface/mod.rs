@@ -11,7 +11,7 @@
 //! the device, so that it keeps its carrier until the next forwarder is there.
 
 mod alias;
-mod device_settings;
+pub(crate) mod device_settings;
 mod spare;
 
 use std::io::Error;
@@ -27,7 +27,7 @@ use crate::config::HostInterfaceConfig;
 use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
 use crate::tap::{self, Shared, queue::Receiver, queue::Sender, sys};
-use crate::{ethtool, link, netns};
+use crate::{device_opener, ethtool, link, netns};
 
 pub use spare::spare;
 
@@ -83,30 +83,29 @@ pub fn open(config: &HostInterfaceConfig) -> Result<HostInterface, OpenError> {
 
 fn hold(config: &HostInterfaceConfig) -> Result<Held, OpenError> {
     let name = config.device.as_str();
-    let home = netns::identity(config.netns.as_deref());
-    netns::within(config.netns.as_deref(), || {
-        let watch = netdevice::watch().map_err(system("watch network devices"))?;
-        let (first, had_carrier) = match sys::open(name, true) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => take_over(config, &watch)?,
-            first => (first.map_err(|error| tap::refused(name, error))?, false),
-        };
-        let refused = device_settings::apply(name);
-        let index = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
-        let index = index.map_or(0, |device| device.index);
-        alias::set(index, &config.alias).map_err(system("mark a TAP device as ours"))?;
-        let mut queues = vec![Arc::new(first)];
-        for _ in 1..config.queues.max(1) {
-            let queue = sys::open(name, false).map_err(|error| tap::refused(name, error))?;
-            queues.push(Arc::new(queue));
-        }
-        let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
-        let netns = config.netns.clone();
-        let gone = || OpenError::NoDevice { device: name.into(), netns };
-        let device = device.ok_or_else(gone)?;
-        // Last of all: what was not finished goes with us, and what stays bears our mark.
-        sys::persist(&queues[0], true).map_err(system("keep a TAP device"))?;
-        Ok(Held { watch, queues, device, home, refused, had_carrier })
-    })?
+    let netns = config.netns.as_deref();
+    let home = netns::identity(netns);
+    let watch = device_opener::watch(netns)?.map_err(system("watch network devices"))?;
+    let (first, had_carrier) = match sys::open(netns, name, true) {
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => take_over(config, &watch)?,
+        first => (first.map_err(|error| tap::refused(name, error))?, false),
+    };
+    let refused = device_opener::apply_settings(netns, name)?;
+    let refused = refused.map_err(system("set what Linux must not do on a TAP device"))?;
+    let index = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
+    let index = index.map_or(0, |device| device.index);
+    alias::set(netns, index, &config.alias).map_err(system("mark a TAP device as ours"))?;
+    let mut queues = vec![Arc::new(first)];
+    for _ in 1..config.queues.max(1) {
+        let queue = sys::open(netns, name, false).map_err(|error| tap::refused(name, error))?;
+        queues.push(Arc::new(queue));
+    }
+    let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
+    let gone = || OpenError::NoDevice { device: name.into(), netns: config.netns.clone() };
+    let device = device.ok_or_else(gone)?;
+    // Last of all: what was not finished goes with us, and what stays bears our mark.
+    sys::persist(&queues[0], true).map_err(system("keep a TAP device"))?;
+    Ok(Held { watch, queues, device, home, refused, had_carrier })
 }
 
 /// Opens the device of an earlier forwarder, but no other. Returns whether it has a carrier.
@@ -118,11 +117,13 @@ fn take_over(config: &HostInterfaceConfig, watch: &OwnedFd) -> Result<(OwnedFd, 
     };
     let device = netdevice::device(watch, name).map_err(system("query a TAP device"))?;
     let Some(device) = device else { return Err(busy()) };
-    let found = alias::get(device.index).map_err(system("query the owner of a TAP device"))?;
+    let netns = config.netns.as_deref();
+    let found =
+        alias::get(netns, device.index).map_err(system("query the owner of a TAP device"))?;
     if config.alias.is_empty() || found != config.alias {
         return Err(busy());
     }
-    let queue = sys::open(name, false).map_err(|error| tap::refused(name, error))?;
+    let queue = sys::open(netns, name, false).map_err(|error| tap::refused(name, error))?;
     Ok((queue, device.running))
 }
 
@@ -176,12 +177,11 @@ impl HostInterface {
             // It is in no namespace that we could go to.
             return;
         }
-        let _ = netns::within(netns, || {
-            if !self.config.alias.is_empty() && alias::get(index)? == self.config.alias {
-                alias::delete(index)?;
-            }
-            std::io::Result::Ok(())
-        });
+        let is_ours = || alias::get(netns, index).is_ok_and(|alias| alias == self.config.alias);
+        if !self.config.alias.is_empty() && is_ours() {
+            // Somebody else may have deleted it.
+            let _ = alias::delete(netns, index);
+        }
     }
 
     /// The state that the device gets. It keeps its carrier while a forwarder starts: the interface is about to

@@ -6,7 +6,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;
 
 use crate::tap::sys;
-use crate::{netdevice, netns};
+use crate::{device_opener, netdevice};
 
 /// Opens a detached queue of the device `device` with number `index` in the network namespace `netns`; "" is our own.
 /// The device keeps its carrier for as long as the queue is open, or until it is deleted; the queue is of no other use.
@@ -15,19 +15,17 @@ use crate::{netdevice, netns};
 /// There is no such device any more, or it is no TAP device of several queues; no CAP_NET_ADMIN; no such namespace.
 pub fn spare(netns: &str, device: &str, index: u32) -> Result<OwnedFd> {
     let gone = || Error::new(ErrorKind::NotFound, format!("device {device} is gone"));
-    let open = || {
-        let watch = netdevice::watch()?;
-        let is_it = || {
-            let found = netdevice::device(&watch, device)?;
-            Ok::<_, Error>(found.is_some_and(|found| found.index.cast_unsigned() == index))
-        };
-        if !is_it()? {
-            return Err(gone());
-        }
-        let queue = sys::attach(device, false)?;
-        sys::detach(&queue)?;
-        // If the device was deleted meanwhile, this call made a new one; it goes with the queue.
-        if is_it()? { Ok(queue) } else { Err(gone()) }
+    let netns = (!netns.is_empty()).then_some(netns);
+    let watch = device_opener::flat(device_opener::watch(netns))?;
+    let is_it = || {
+        let found = netdevice::device(&watch, device)?;
+        Ok::<_, Error>(found.is_some_and(|found| found.index.cast_unsigned() == index))
     };
-    netns::within((!netns.is_empty()).then_some(netns), open).map_err(Error::other)?
+    if !is_it()? {
+        return Err(gone());
+    }
+    let queue = sys::attach(netns, device, false)?;
+    sys::detach(&queue)?;
+    // If the device was deleted meanwhile, this call made a new one; it goes with the queue.
+    if is_it()? { Ok(queue) } else { Err(gone()) }
 }

@@ -21,7 +21,7 @@ use stoa_engine::{Port, PortEvent, Queues};
 use crate::config::TapConfig;
 use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
-use crate::{link, netns};
+use crate::{device_opener, link, netns};
 use queue::{Receiver, Sender};
 
 /// How often a device that was deleted is made anew.
@@ -111,20 +111,17 @@ pub(crate) fn refused(name: &str, source: std::io::Error) -> OpenError {
 
 fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, OpenError> {
     let home = netns::identity(netns);
-    netns::within(netns, || {
-        let watch = netdevice::watch().map_err(system("watch network devices"))?;
-        let mut queues = Vec::new();
-        for number in 0..count {
-            queues.push(Arc::new(
-                sys::open(name, number == 0).map_err(|error| refused(name, error))?,
-            ));
-        }
-        netdevice::set_mtu(&watch, name, mtu).map_err(system("set the MTU of a TAP device"))?;
-        netdevice::set_up(&watch, name).map_err(system("set a TAP device up"))?;
-        let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
-        let gone = || OpenError::NoDevice { device: name.into(), netns: netns.map(Into::into) };
-        Ok(Made { watch, queues, device: device.ok_or_else(gone)?, home })
-    })?
+    let watch = device_opener::watch(netns)?.map_err(system("watch network devices"))?;
+    let mut queues = Vec::new();
+    for number in 0..count {
+        let queue = sys::open(netns, name, number == 0).map_err(|error| refused(name, error))?;
+        queues.push(Arc::new(queue));
+    }
+    netdevice::set_mtu(&watch, name, mtu).map_err(system("set the MTU of a TAP device"))?;
+    netdevice::set_up(&watch, name).map_err(system("set a TAP device up"))?;
+    let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
+    let gone = || OpenError::NoDevice { device: name.into(), netns: netns.map(Into::into) };
+    Ok(Made { watch, queues, device: device.ok_or_else(gone)?, home })
 }
 
 impl Tap {

@@ -1,11 +1,10 @@
 //! System calls of the TAP driver, made safe: the kernel's `Documentation/networking/tuntap.rst`.
 
 use std::ffi::c_int;
-use std::fs::OpenOptions;
 use std::io::{IoSlice, IoSliceMut, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 
+use crate::device_opener;
 use crate::netdevice::{check, request};
 
 /// Where TAP devices come from.
@@ -13,17 +12,16 @@ pub(crate) const CLONE: &str = "/dev/net/tun";
 /// Fail when there is a device of that name (linux/if_tun.h).
 const IFF_TUN_EXCL: c_int = 0x8000;
 
-/// Opens a queue of the TAP device `name`; the first one makes it, and fails when it is there.
-pub(crate) fn open(name: &str, first: bool) -> Result<OwnedFd> {
-    let queue = attach(name, first)?;
+/// Opens a queue of the TAP device `name` of the namespace `netns`; the first one makes it, and fails when it is there.
+pub(crate) fn open(netns: Option<&str>, name: &str, first: bool) -> Result<OwnedFd> {
+    let queue = attach(netns, name, first)?;
     offer(&queue)?;
     Ok(queue)
 }
 
 /// As [`open`], with the offloads that the device has.
-pub(crate) fn attach(name: &str, first: bool) -> Result<OwnedFd> {
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(CLONE)?;
+pub(crate) fn attach(netns: Option<&str>, name: &str, first: bool) -> Result<OwnedFd> {
+    let queue = device_opener::flat(device_opener::tun(netns))?;
     let mut request = request(name);
     let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
     if first {
@@ -31,8 +29,8 @@ pub(crate) fn attach(name: &str, first: bool) -> Result<OwnedFd> {
     }
     request.ifr_ifru.ifru_flags = flags as i16;
     // SAFETY: TUNSETIFF takes an ifreq.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
-    Ok(file.into())
+    check(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    Ok(queue)
 }
 
 /// Takes a queue out of those that packets go to; it stays open (TUNSETQUEUE).

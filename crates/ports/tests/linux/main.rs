@@ -4,6 +4,7 @@
 mod af_packet;
 mod af_xdp;
 mod af_xdp_refusals;
+mod device_opener;
 mod host_interface;
 mod offload;
 mod peer;

@@ -26,6 +26,7 @@ pub fn namespaces(test: &str) -> Option<[Namespace; 2]> {
         eprintln!("SKIPPED {test}: network namespaces need root; run the tests as root");
         return None;
     }
+    crate::device_opener::use_opener();
     Some([Namespace::new("near"), Namespace::new("far")].map(|one| one.expect("a namespace")))
 }
 

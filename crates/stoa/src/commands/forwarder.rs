@@ -21,6 +21,8 @@ pub struct Arguments {
 /// Forwards until it is terminated.
 pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor()
+        // Before this process may begin no other one.
+        .and_then(|()| stoa_forwarder::device_opener::start())
         .and_then(|()| privileges::confine(privileges::Process::Forwarder))
         .map_err(|error| Failure::context("the forwarder cannot start", error))?;
     let [pcap, memif] = arguments.folders.absolute()?;

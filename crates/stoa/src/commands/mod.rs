@@ -16,6 +16,7 @@ mod copy;
 mod deactivate;
 mod delete;
 mod demo;
+mod device_opener;
 mod discard;
 mod doctor;
 mod forwarder;
@@ -72,6 +73,7 @@ impl Command {
         match self {
             Command::Controller(_) => "stoa-controller",
             Command::Forwarder(_) => "stoa-forwarder",
+            Command::DeviceOpener(_) => "stoa-device-opener",
             _ => "stoa",
         }
     }
@@ -123,4 +125,5 @@ commands! {
     #[command(hide = true)] Man man,
     #[command(hide = true)] Controller controller,
     #[command(hide = true)] Forwarder forwarder,
+    #[command(hide = true)] DeviceOpener device_opener,
 }

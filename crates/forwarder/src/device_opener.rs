@@ -1,0 +1,117 @@
+//! The process that opens devices in other network namespaces for the forwarder ([`stoa_ports::device_opener`]): how it
+//! is started, and what it may open.
+//!
+//! To enter a namespace takes CAP_SYS_ADMIN, with which whoever has taken over a process takes over the machine. The
+//! forwarder reads packets of strangers and has threads that share its memory. The opener reads short requests of the
+//! forwarder and nothing else.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::process::Command;
+
+use caps::{CapSet, Capability};
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, make_bitflags, path_beneath_rules,
+};
+use nix::sys::signal::{SigSet, Signal};
+use stoa_ports::device_opener;
+
+/// The hidden command of the program that runs [`DeviceOpener`].
+const COMMAND: &str = "device-opener";
+
+/// This program, even if its file has been replaced since.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// What the process inherits: how to log, and where libraries are. Sockets of systemd, journald and the supervisor are
+/// not for it.
+const ENVIRONMENT: [&str; 3] = ["STOA_LOG", "STOA_LOG_FORMAT", "LD_LIBRARY_PATH"];
+
+/// Settings of network devices.
+const SETTINGS: &str = "/proc/sys/net";
+/// Network namespaces by name.
+const NAMESPACES: &str = "/run/netns";
+/// What it reads: namespaces, what the kernel says about its functions, and its own capabilities.
+const READ: [&str; 3] = [NAMESPACES, "/sys", "/proc"];
+
+/// Starts the device opener of this process, if this process may enter namespaces. To be called before the forwarder
+/// gives up capabilities and the right to begin processes.
+///
+/// # Errors
+/// The system refuses the process.
+pub fn start() -> io::Result<()> {
+    let may_enter = caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
+    if !may_enter.map_err(io::Error::other)? {
+        return Ok(());
+    }
+    let mut program = Command::new(PROGRAM);
+    program.arg(COMMAND).env_clear();
+    program.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    device_opener::start(&mut program)
+}
+
+/// The device opener, in its process.
+#[derive(Debug)]
+pub struct DeviceOpener {
+    socket: OwnedFd,
+    /// A folder of /proc that Linux must not forget: it would create it anew, and the rule would be for the earlier
+    /// one.
+    _settings: Option<File>,
+}
+
+impl DeviceOpener {
+    /// Takes the socket that [`start`] passed, and gives up all files that no request needs.
+    ///
+    /// # Errors
+    /// Somebody else started this process.
+    pub fn new() -> io::Result<Self> {
+        let socket = device_opener::inherited_socket()?;
+        // Nobody may read its memory or trace it, whatever rights they share.
+        nix::sys::prctl::set_dumpable(false)?;
+        // It ends after the forwarder, which deletes its devices in the end: signals for a group of processes or for a
+        // unit are for the forwarder.
+        let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+        signals.thread_block()?;
+        let settings = File::open(SETTINGS).ok();
+        if let Err(error) = restrict() {
+            tracing::warn!("Linux does not restrict the files of the device opener: {error}");
+        }
+        Ok(Self { socket, _settings: settings })
+    }
+
+    /// Answers the forwarder until it ends.
+    ///
+    /// # Errors
+    /// The system refuses to receive or to send.
+    pub fn serve(self) -> io::Result<()> {
+        let mut has_warned = false;
+        device_opener::serve(&self.socket, || {
+            if !std::mem::replace(&mut has_warned, true) {
+                tracing::warn!(
+                    "refused a request that the forwarder never makes by itself; an attacker may have taken it over"
+                );
+            }
+        })
+    }
+}
+
+/// By Landlock, as far as this version of Linux has it; the forwarder's log says so where it has not.
+fn restrict() -> Result<(), RulesetError> {
+    // A rule cannot name what does not exist yet. Where this user may not create it, nobody names a namespace yet.
+    let _ = DirBuilder::new().recursive(true).mode(0o755).create(NAMESPACES);
+    let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+    let write = read | AccessFs::WriteFile;
+    let rules: [(&[&str], BitFlags<AccessFs>); 2] =
+        [(&READ, read), (&["/dev/net/tun", SETTINGS], write)];
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI::V3))?
+        .create()?;
+    for (paths, access) in rules {
+        // Paths that do not exist are left out.
+        ruleset = ruleset.add_rules(path_beneath_rules(paths, access))?;
+    }
+    ruleset.restrict_self().map(drop)
+}
