@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::child::EXIT_REFUSED;
 pub(crate) use self::child::EXIT_TIMEOUT;
-use self::child::{Child, SUPERVISOR};
+use self::child::{Child, SUPERVISOR, reap_orphans};
 pub use self::error::Error;
 use self::error::system;
 use crate::configuration::Configuration;
@@ -216,6 +216,7 @@ async fn supervise(
             result = forwarder.restart_on_exit(running.exists()) => if let Err(error) = result { break Err(error) },
             result = controller.restart_on_exit(running.exists()) => if let Err(error) = result { break Err(error) },
         }
+        reap_orphans([forwarder.id(), controller.id()]);
     };
     tracing::info!("stopping");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);

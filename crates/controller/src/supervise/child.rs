@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use nix::unistd::Pid;
 use stoa_warm_restart::{CHILD_ENVIRONMENT, DescriptorStore, Taken};
 use tokio::io::Interest;
@@ -37,6 +38,20 @@ const EXIT_LIMIT: u32 = 5;
 /// Time for a child to exit after SIGTERM: longer than the controller needs to save and to end its calls. Both children
 /// together have less time than a unit of systemd.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(7);
+
+/// Takes note of the end of processes whose parent has exited: the device opener ends after a forwarder that was
+/// killed. In a container, this process is the first one, and becomes their parent. `children` are left alone.
+pub(super) fn reap_orphans(children: [Option<u32>; 2]) {
+    let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while let Ok(status) = waitid(Id::All, ended) {
+        let is_child = |pid: Pid| children.contains(&u32::try_from(pid.as_raw()).ok());
+        match status.pid() {
+            Some(pid) if !is_child(pid) && waitpid(pid, Some(WaitPidFlag::WNOHANG)).is_ok() => {}
+            // Nobody has ended, or a child has, whose end is awaited elsewhere.
+            _ => return,
+        }
+    }
+}
 
 /// A child process: controller or forwarder.
 pub(super) struct Child {
@@ -150,6 +165,11 @@ impl Child {
         Ok(())
     }
 
+    /// The process id; `None`: it does not run.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.process.as_ref().and_then(Process::id)
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
         let Some(id) = self.process.as_ref().and_then(Process::id) else { return };
         if let Ok(id) = i32::try_from(id) {
@@ -191,5 +211,39 @@ async fn receive(store: &mut DescriptorStore, socket: &mut Option<UnixDatagram>)
         Ok(Taken::Part) => tokio::task::yield_now().await,
         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
         _ => *socket = None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALONE: &str = "STOA_TEST_ORPHANS";
+
+    /// In a process of its own: other tests wait for their children themselves.
+    #[test]
+    fn only_orphans_are_reaped() {
+        if std::env::var_os(ALONE).is_none() {
+            let test = "supervise::child::tests::only_orphans_are_reaped";
+            let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+            let ended = alone.args(["--exact", test]).env(ALONE, "1").status().unwrap();
+            assert!(ended.success());
+            return;
+        }
+        let start = || std::process::Command::new("/bin/true").spawn().unwrap();
+        let ended = |child: &std::process::Child| {
+            let id = Id::Pid(Pid::from_raw(child.id() as i32));
+            waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
+        };
+        let mut orphan = start();
+        ended(&orphan);
+        reap_orphans([None, None]);
+        assert!(orphan.wait().is_err(), "its end is known already");
+        let mut child = start();
+        ended(&child);
+        reap_orphans([None, Some(child.id())]);
+        assert!(child.wait().unwrap().success());
+        // Nobody has ended.
+        reap_orphans([None, None]);
     }
 }
