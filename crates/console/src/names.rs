@@ -41,6 +41,14 @@ pub enum Error {
         /// The leaf.
         leaf: String,
     },
+    /// A container that is nothing by itself.
+    #[error("\"{container}\" alone sets nothing: use {fix}")]
+    Bare {
+        /// The container.
+        container: String,
+        /// What to write instead.
+        fix: String,
+    },
     /// Words after a value.
     #[error("\"{word}\" follows a value: use one line for each value")]
     TooMany {

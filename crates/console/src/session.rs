@@ -336,7 +336,7 @@ mod tests {
         let edits = text_edits(text).unwrap();
         let [configuration_edit::Edit::Set(set)] = edits.as_slice() else { panic!("{edits:?}") };
         assert_eq!(set.value.as_deref(), Some("one\nset system workers count 2"));
-        let wrong = text_edits("set system workers\n\nshow it").unwrap_err();
+        let wrong = text_edits("set system workers count 2\n\nshow it").unwrap_err();
         assert!(matches!(&wrong, Failure::Words(text) if text.starts_with("line 3")), "{wrong:?}");
     }
 

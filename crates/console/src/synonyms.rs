@@ -120,6 +120,19 @@ const NODES: &[(&str, &str)] = &[
     ("dev", "next-hop outgoing-interface"),
 ];
 
+/// Containers of the configuration, by the ends of their data paths, that somebody may want to have without anything
+/// in them, and what says that.
+const ALONE: &[(&str, &str)] = &[
+    ("/matches/tcp", "`matches ipv4 protocol 6` or `matches ipv6 protocol 6` for all of TCP"),
+    ("/matches/udp", "`matches ipv4 protocol 17` or `matches ipv6 protocol 17` for all of UDP"),
+    ("/matches/icmp", "`matches ipv4 protocol 1` or `matches ipv6 protocol 58` for all of ICMP"),
+];
+
+/// What to use instead of a container alone.
+pub(crate) fn alone(path: &str) -> Option<&'static str> {
+    ALONE.iter().find(|(end, _)| path.ends_with(end)).map(|(_, here)| *here)
+}
+
 /// The command of the shell for these words, with a fix.
 pub fn command(words: &[String]) -> Option<&'static str> {
     let line = words.join(" ").to_lowercase();

@@ -4,6 +4,7 @@ use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
 use crate::names::pick;
 pub use crate::names::{Error, below, name, whole_name};
+use crate::synonyms;
 
 /// A path of words, parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,8 +165,19 @@ pub fn to_set(words: &[String]) -> Result<(String, Option<String>), Error> {
             }
         }
         SchemaNodeKind::LeafList => Ok((entry(&target, node)?, None)),
+        // It would be there without being written, and an empty one matches nothing.
+        SchemaNodeKind::Container if node.is_np_container() => Err(bare(&target, node)),
         _ => Ok((target.path, target.value)),
     }
+}
+
+/// The error about a container that is nothing without what is in it.
+fn bare(target: &Target<'_>, node: &SchemaNode<'_>) -> Error {
+    let among = below(Some(node));
+    let names: Vec<String> = among.iter().map(|node| name(node, &among)).collect();
+    let usual = synonyms::alone(&target.path).map(|fix| format!("{fix}, or ")).unwrap_or_default();
+    let fix = format!("{usual}one of {} after it", names.join(", "));
+    Error::Bare { container: node.name().to_owned(), fix }
 }
 
 /// The path of an entry of a leaf-list, whose key is its value.
@@ -309,6 +321,12 @@ mod tests {
             error("interfaces interface lan enabled true false")
                 .contains("\"false\" follows a value")
         );
+        assert_eq!(
+            error("acls acl edge aces ace dns matches udp"),
+            "\"udp\" alone sets nothing: use `matches ipv4 protocol 17` or `matches ipv6 protocol 17` for all of UDP, \
+             or one of length, source-port, destination-port after it"
+        );
+        assert!(error("system workers").starts_with("\"workers\" alone sets nothing: use one of "));
         assert!(error("interfaces interface lan oper-status up").contains("there is no"), "state");
         assert_eq!(
             error("interfaces interface lan mirror"),

@@ -26,6 +26,12 @@ impl<'a> Compared<'a> {
         Self { rule, source: net(&rule.source), destination: net(&rule.destination) }
     }
 
+    /// Whether it matches every packet of its family.
+    pub(super) fn is_unconditional(&self) -> bool {
+        let all = v1::AclRule { family: self.rule.family, ..v1::AclRule::default() };
+        self.covers(&Compared::new(&all))
+    }
+
     /// Whether every packet that `other` matches matches this rule, too.
     pub(super) fn covers(&self, other: &Compared<'_>) -> bool {
         covers_prefix(self.source, other.source)

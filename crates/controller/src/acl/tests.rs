@@ -85,6 +85,26 @@ fn hidden_rules_are_named_with_those_that_hide_them() {
 }
 
 #[test]
+fn a_rule_without_conditions_is_named_unless_it_is_the_last() {
+    let dns = rule("dns", &json!({ "udp": {} }), "accept");
+    let rest = rule("rest", &json!({}), "drop");
+    let web = [80, 81].map(|port| rule(&port.to_string(), &tcp(port), "drop"));
+    let all = [dns.clone(), web[0].clone(), web[1].clone(), rest];
+    let found = warned(&[list("edge", &all)]);
+    assert_eq!(
+        found[0],
+        "access list edge: rule dns has no condition and matches every packet: the 3 rules behind it cannot decide; \
+         give it a condition, or make it the last one"
+    );
+    assert_eq!(found.len(), 1, "{found:?}");
+    // It may have a prefix: that of all addresses.
+    let all = rule("all", &json!({ "ipv4": { "source-ipv4-network": "0.0.0.0/0" } }), "accept");
+    let found = warned(&[list("edge", &[all, web[0].clone()])]);
+    assert!(found[0].contains("the rule behind it cannot decide"), "{found:?}");
+    assert_eq!(warned(&[list("edge", &[web[0].clone(), dns])]), [""; 0]);
+}
+
+#[test]
 fn lists_before_hide_rules_too_and_empty_ones_are_named() {
     let first = list("first", &[rule("all", &json!({}), "accept")]);
     let second = list("second", &[rule("web", &tcp(80), "accept")]);

@@ -31,6 +31,7 @@ pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warn
         .iter()
         .map(|(name, rules)| (*name, rules.iter().map(|rule| Compared::new(rule)).collect()))
         .collect();
+    warnings.extend(compared.values().filter_map(|rules| unconditional(rules)).take(LISTED));
     let (mut seen, mut pairs, most) = (HashSet::new(), PAIRS, warnings.len() + LISTED);
     for set in sets.into_iter().chain(alone) {
         let rules: Vec<&Compared<'_>> =
@@ -45,6 +46,10 @@ pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warn
                 continue;
             };
             let (rule, former) = (it.rule, hiding.rule);
+            // One warning about a rule without conditions stands for all behind it.
+            if rule.acl == former.acl && hiding.is_unconditional() {
+                continue;
+            }
             if !seen.insert((&rule.acl, &rule.name, &former.acl, &former.name)) {
                 continue;
             }
@@ -79,6 +84,21 @@ fn empty(sets: &BTreeSet<Vec<&str>>, lists: &BTreeMap<&str, Vec<&v1::AclRule>>) 
         nodes: vec![list_path(name)],
     };
     empty.map(warning).take(LISTED).collect()
+}
+
+/// The first rule of a list that matches every packet, if others follow.
+fn unconditional(rules: &[Compared<'_>]) -> Option<Warning> {
+    let at = rules.iter().position(Compared::is_unconditional)?;
+    let (rule, behind) = (rules[at].rule, rules.len() - at - 1);
+    let (acl, name) = (&rule.acl, &rule.name);
+    let of = if behind == 1 { "rule".to_owned() } else { format!("{behind} rules") };
+    (behind > 0).then(|| Warning {
+        text: format!(
+            "access list {acl}: rule {name} has no condition and matches every packet: the {of} behind it cannot \
+             decide; give it a condition, or make it the last one"
+        ),
+        nodes: vec![rule_path(acl, name)],
+    })
 }
 
 fn hidden(hidden: &Compared<'_>, hiding: &Compared<'_>) -> Warning {
