@@ -126,7 +126,7 @@ fn fix(context: &Context, error: &LibyangError) -> String {
         return "Write true or false.".into();
     }
     if message.starts_with("When condition") {
-        return identities::when_fix(message).into();
+        return identities::when_fix(message, &error.data_path);
     }
     if message.contains("state") && message.starts_with("Unexpected data") {
         return format!("Remove \"{first}\": it is state, which `stoa show` prints.");

@@ -46,13 +46,18 @@ pub(crate) fn fix(leaf: Option<&SchemaNode<'_>>) -> String {
 }
 
 /// The fix for a node whose `when` does not hold, usually since its parent has another type.
-pub(crate) fn when_fix(message: &str) -> &'static str {
-    match message.contains("stoa-rt:fpm") {
-        true => {
-            "Remove it, or make the protocol a route source: its type is stoa-routing:fpm, stoa-routing:netlink or \
-             stoa-routing:bgp."
+pub(crate) fn when_fix(message: &str, path: &str) -> String {
+    if message.contains("stoa-rt:fpm") {
+        return "Remove it, or make the protocol a route source: its type is stoa-routing:fpm, stoa-routing:netlink or \
+                stoa-routing:bgp."
+            .into();
+    }
+    let of_list = message.split_once("'acl:").and_then(|(_, kind)| kind.split_once('\''));
+    match of_list.zip(path.split_once("/aces/")) {
+        Some(((kind, _), (list, _))) => {
+            format!("Set {list}/type to {kind}, or move the rule to a list of this type.")
         }
-        false => "Remove it: it does not apply here.",
+        None => "Remove it: it does not apply here.".into(),
     }
 }
 

@@ -105,6 +105,20 @@ fn a_rule_without_conditions_is_named_unless_it_is_the_last() {
 }
 
 #[test]
+fn conditions_of_a_family_need_the_type_of_their_list() {
+    for (family, kind) in [("ipv4", "ipv4-acl-type"), ("ipv6", "ipv6-acl-type")] {
+        let rules = [rule("tcp", &json!({ family: { "protocol": 6 } }), "accept")];
+        let acls = json!({ "acl": [{ "name": "edge", "aces": { "ace": rules } }] });
+        let text = json!({ "ietf-access-control-list:acls": acls }).to_string();
+        let errors = Configuration::parse(Path::new("test"), text).unwrap_err();
+        let list = "/ietf-access-control-list:acls/acl[name='edge']";
+        assert_eq!(errors[0].path, format!("{list}/aces/ace[name='tcp']/matches/{family}"));
+        let fix = format!("Set {list}/type to {kind}, or move the rule to a list of this type.");
+        assert_eq!((errors.len(), &errors[0].fix), (1, &fix));
+    }
+}
+
+#[test]
 fn lists_before_hide_rules_too_and_empty_ones_are_named() {
     let first = list("first", &[rule("all", &json!({}), "accept")]);
     let second = list("second", &[rule("web", &tcp(80), "accept")]);
