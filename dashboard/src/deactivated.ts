@@ -20,12 +20,13 @@ export const wordsOf = (path: string): string =>
     .map(quoted)
     .join(" ");
 
-/** The node of an entry of the list of parts, and whether the path is that of its lines. */
-function partOf(path: string): { node: string; isLines: boolean } | undefined {
+/** The node of an entry of the list of parts, and whether the path is that of its lines, or of anything else in it. */
+function partOf(path: string): { node: string; isLines: boolean; isWhole: boolean } | undefined {
   if (!path.startsWith(PART)) return undefined;
-  const [, part, lines] = steps(path);
+  const [, part, below] = steps(path);
   const node = part?.keys[0]?.[1];
-  return node === undefined ? undefined : { node, isLines: lines !== undefined };
+  const isLines = below !== undefined && withoutModule(below.name) === "inactive-lines";
+  return node === undefined ? undefined : { node, isLines, isWhole: below === undefined };
 }
 
 /** The changes with one row for each node that `deactivate` took out of effect or `activate` put back. */
@@ -48,10 +49,10 @@ export function withParts(list: Change[]): Row[] {
     const part = partOf(change.path);
     if (part && change.operation === "create" && down.includes(part.node)) {
       const kept = created.get(part.node);
-      return part.isLines ? [] : [{ operation: "deactivate", path: part.node, ...(kept !== undefined && { new: kept }) }];
+      return !part.isWhole ? [] : [{ operation: "deactivate", path: part.node, ...(kept !== undefined && { new: kept }) }];
     }
     if (part && change.operation === "delete" && up.includes(part.node)) {
-      return part.isLines ? [] : [{ operation: "activate", path: part.node }];
+      return !part.isWhole ? [] : [{ operation: "activate", path: part.node }];
     }
     // The row of the part, which has the lines that are kept, shows it.
     if (change.operation === "delete" && down.some((node) => isWithin(at, node))) return [];

@@ -23,6 +23,12 @@ test("a deactivated node is one row with the lines that are kept", () => {
     { operation: "create", path: `${PART}/inactive-lines`, new: LINES },
   ];
   assert.deepEqual(withParts(list), [other, { operation: "deactivate", path: NODE, new: LINES }]);
+  // An entry of a list that has an order of its own keeps its position, too.
+  const position: Change[] = [
+    { operation: "create", path: `${PART}/position` },
+    { operation: "create", path: `${PART}/position/after[.='web']`, new: "web" },
+  ];
+  assert.deepEqual(withParts([...list, ...position]), withParts(list));
   // Without the right to read the lines.
   assert.deepEqual(withParts(list.slice(0, 4)), [other, { operation: "deactivate", path: NODE }]);
 });

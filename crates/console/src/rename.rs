@@ -5,17 +5,17 @@
 //! be the key of another list, whose entry is renamed then in the same way.
 
 use stoa_api::v1::configuration_edit::Edit;
-use stoa_api::v1::{SetEdit, Store};
-use stoa_yang::collect_errors;
+use stoa_api::v1::{MoveEdit, SetEdit, Store, move_edit};
 use stoa_yang::data::invalid;
 use stoa_yang::references::References;
+use stoa_yang::{collect_errors, order};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
 use crate::line::{joined, split, statements};
 use crate::paths::moved;
 use crate::session::{Failure, Session, Which, sets};
-use crate::show::{self, ANNOTATIONS, INACTIVE};
+use crate::show::ANNOTATIONS;
 use crate::whole::{EntryCopy, entry, exists, find, missing};
 use crate::words::{self, Target, of_path, quoted};
 pub use report::report;
@@ -50,6 +50,7 @@ impl Rename {
         let (old, new) = rename.entry(copy)?;
         rename.paths()?;
         rename.annotations()?;
+        rename.positions()?;
         rename.inactive(copy, &old, &new)?;
         Ok(rename)
     }
@@ -60,20 +61,20 @@ impl Rename {
 
     fn add(&mut self, edit: Edit) -> Result<(), Failure> {
         let tree = &mut self.tree;
+        let refused =
+            |errors| Failure::Refused("not renamed; the candidate is as before".into(), errors);
+        if let Edit::Move(MoveEdit { path, point, .. }) = &edit {
+            order::move_entry(tree, path, &order::Place::Before(point.clone())).map_err(refused)?;
+        }
         let (done, errors) = collect_errors(|| match &edit {
             Edit::Set(SetEdit { path, .. }) if path.ends_with(']') && find(tree, path) => Ok(()),
             Edit::Set(SetEdit { path, value }) => {
                 tree.new_path(path, value.as_deref(), false).map(drop)
             }
             Edit::Delete(path) => tree.remove(path),
-            Edit::Merge(_) | Edit::Replace(_) => Ok(()),
+            Edit::Merge(_) | Edit::Replace(_) | Edit::Move(_) => Ok(()),
         });
-        done.map_err(|error| {
-            Failure::Refused(
-                "not renamed; the candidate is as before".into(),
-                invalid(&error, &errors),
-            )
-        })?;
+        done.map_err(|error| refused(invalid(&error, &errors)))?;
         self.edits.push(edit);
         Ok(())
     }
@@ -86,11 +87,10 @@ impl Rename {
     fn entry(&mut self, copy: &EntryCopy) -> Result<(Vec<String>, Vec<String>), Failure> {
         let edits = copy.edits(&self.tree)?;
         let old = self.place(&copy.from)?;
-        let after = self.after(&old.path)?;
         self.add_all(edits)?;
-        self.add(Edit::Delete(old.path.clone()))?;
-        self.add_all(after)?;
         let new = self.place(&copy.to)?;
+        self.take_place(&new.path, &old.path)?;
+        self.add(Edit::Delete(old.path.clone()))?;
         self.keep_device(&old, &new)?;
         self.moves.push(Move { from: old.path, to: new.path });
         self.leafrefs(&copy.from, &old.keys, &new.keys)?;
@@ -118,19 +118,14 @@ impl Rename {
         Ok(Place { path: node.path(), keys })
     }
 
-    /// The edits that put the entries behind this one to the end again: a new entry of an ordered list is its last.
-    fn after(&self, path: &str) -> Result<Vec<Edit>, Failure> {
-        let mut edits = Vec::new();
-        let Ok(node) = self.tree.find_path(path) else { return Ok(edits) };
-        if !node.schema().is_user_ordered() {
-            return Ok(edits);
+    /// Moves a new entry of a list that has an order of its own to the one whose place it takes.
+    fn take_place(&mut self, new: &str, old: &str) -> Result<(), Failure> {
+        let node = self.tree.find_path(old).ok();
+        if !node.is_some_and(|node| node.schema().is_user_ordered()) {
+            return Ok(());
         }
-        for next in node.siblings().filter(|next| next.schema() == node.schema()) {
-            let path = next.path();
-            let again = line_edits(&show::lines(&self.tree, &path))?;
-            edits.extend(std::iter::once(Edit::Delete(path)).chain(again));
-        }
-        Ok(edits)
+        let (path, point) = (new.to_owned(), old.to_owned());
+        self.add(Edit::Move(MoveEdit { path, place: move_edit::Place::Before.into(), point }))
     }
 
     /// Changes the leafrefs to the keys of an entry that have another value now.
@@ -209,10 +204,9 @@ impl Rename {
         }
         let list = path.rfind("[.=").map_or(path, |at| &path[..at]);
         let to = format!("{list}[.={}]", quoted(value)?);
-        let after = self.after(path)?;
         self.add(Edit::Set(SetEdit { path: to.clone(), value: None }))?;
+        self.take_place(&to, path)?;
         self.add(Edit::Delete(path.into()))?;
-        self.add_all(after)?;
         self.moves.push(Move { from: path.into(), to });
         Ok(())
     }
@@ -239,43 +233,6 @@ impl Rename {
             self.check_free(ANNOTATIONS, &new)?;
             self.add(Edit::Delete(words::to_delete(&entry(ANNOTATIONS, &node, &[]))?))?;
             self.add_all(sets(&entry(ANNOTATIONS, &new, &["text", &text]))?)?;
-        }
-        Ok(())
-    }
-
-    /// Does the same in the parts that are not in effect.
-    fn inactive(
-        &mut self,
-        copy: &EntryCopy,
-        old: &[String],
-        new: &[String],
-    ) -> Result<(), Failure> {
-        for (node, lines) in self.notes(INACTIVE, "inactive-lines") {
-            // What others wrote there stays.
-            let Ok(edits) = line_edits(&lines) else { continue };
-            let mut part = Rename::empty(DataTree::new(stoa_yang::schema().context()));
-            part.moves.clone_from(&self.moves);
-            if part.add_all(edits).is_err() {
-                continue;
-            }
-            part.edits.clear();
-            match find(&part.tree, &copy.from.path) {
-                true => part.entry(copy).map(drop)?,
-                false => part.leafrefs(&copy.from, old, new)?,
-            }
-            part.paths()?;
-            if part.edits.is_empty() {
-                continue;
-            }
-            self.references += part.references;
-            let named = renamed(&part.moves, &node).unwrap_or_else(|| node.clone());
-            if named != node {
-                self.check_free(INACTIVE, &named)?;
-            }
-            self.add(Edit::Delete(words::to_delete(&entry(INACTIVE, &node, &[]))?))?;
-            let path = words::parse(&entry(INACTIVE, &named, &["inactive-lines"]))?.path;
-            let value = Some(show::lines(&part.tree, "/"));
-            self.add(Edit::Set(SetEdit { path, value }))?;
         }
         Ok(())
     }
@@ -394,6 +351,7 @@ impl Session {
     }
 }
 
+mod inactive;
 mod report;
 #[cfg(test)]
 mod tests;

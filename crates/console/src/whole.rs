@@ -10,6 +10,7 @@ use yang5::data::{Data, DataTree};
 use yang5::schema::SchemaNodeKind;
 
 use crate::line::{joined, split, statements};
+use crate::position::{self, Order};
 use crate::session::{Failure, Session, Which, sets};
 use crate::show::{self, ANNOTATIONS, INACTIVE};
 use crate::words::{self, Target, of_path};
@@ -29,6 +30,15 @@ impl EntryCopy {
             )
         };
         let at = words.iter().rposition(|word| word == "to").ok_or_else(usage)?;
+        EntryCopy::around(words, at, &usage)
+    }
+
+    /// The entry before a word, and the one of its list that is named behind it: by its keys, or by all its words.
+    pub(crate) fn around(
+        words: &[String],
+        at: usize,
+        usage: &dyn Fn() -> Failure,
+    ) -> Result<EntryCopy, Failure> {
         let (old, new) = (&words[..at], &words[at + 1..]);
         words::to_delete(old)?;
         let from = words::parse(old)?;
@@ -42,7 +52,8 @@ impl EntryCopy {
         if new.len() < keys {
             let names = names.join(", ");
             let cause = format!(
-                "an entry of this list has {keys} keys ({names}): give all of them after `to`"
+                "an entry of this list has {keys} keys ({names}): give all of them after `{}`",
+                words[at]
             );
             return Err(Failure::Words(cause));
         }
@@ -165,7 +176,8 @@ impl Session {
         self.edit(copy.edits(&tree)?).await
     }
 
-    /// `deactivate NODE`: takes a node out of the configuration and keeps it.
+    /// `deactivate NODE`: takes a node out of the configuration and keeps it, and its position in a list that has an
+    /// order of its own.
     ///
     /// # Errors
     /// When it does not exist or is not in effect already.
@@ -186,8 +198,14 @@ impl Session {
         if find(&tree, &place) {
             return Err(Failure::Words("it is not in effect already: `activate` it first".into()));
         }
+        let node = canonical(&target, &path).unwrap_or_else(|| target.words.clone());
+        let position = Order::of(&tree, &target, &node).map(|order| order.before(&node));
         let keep = SetEdit { path: place, value: Some(lines) };
-        self.edit(vec![Edit::Delete(path), Edit::Set(keep)]).await
+        let mut edits = vec![Edit::Delete(path), Edit::Set(keep)];
+        if let Some(before) = position {
+            edits.extend(position::edits(&joined(&node), &before)?);
+        }
+        self.edit(edits).await
     }
 
     /// `activate NODE`: puts back what `deactivate` took out.
@@ -216,6 +234,8 @@ impl Session {
         for rest in below(&lines, &node)? {
             edits.extend(sets(&[node.as_slice(), rest.as_slice()].concat())?);
         }
+        let order = Order::of(&tree, &target, &node);
+        edits.extend(order.and_then(|order| order.back(&node, path)));
         self.edit(edits).await
     }
 

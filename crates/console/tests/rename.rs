@@ -3,12 +3,13 @@
 
 use std::sync::Once;
 
-use stoa_api::v1::SetEdit;
 use stoa_api::v1::configuration_edit::Edit;
+use stoa_api::v1::{MoveEdit, SetEdit};
 use stoa_console::line::split;
 use stoa_console::rename;
 use stoa_console::session::Failure;
 use stoa_yang::data::{parse, print};
+use stoa_yang::order;
 
 const MODULE: &str = r#"module zones {
   yang-version 1.1;
@@ -66,6 +67,10 @@ fn after(text: &str, line: &str) -> (serde_json::Value, usize) {
                 tree.new_path(path, value.as_deref(), false).unwrap();
             }
             Edit::Delete(path) => tree.remove(path).unwrap(),
+            Edit::Move(MoveEdit { path, point, .. }) => {
+                let place = order::Place::Before(point.clone());
+                order::move_entry(&mut tree, path, &place).unwrap();
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -3,9 +3,9 @@
 //! `sources` has the text of the modules, `schema` compiles them and validates, `data` parses and prints trees, `read`
 //! reads their values, and `fix` and `cause` convert the errors of libyang (`libyang`, `place`) to errors with path,
 //! cause and fix. `identities`, `renamed_names`, `schema_text` and `unsupported` know what libyang does not say,
-//! `instance_path` takes paths to data apart, `references` finds the leaves that refer to a node, `secrets` knows which
-//! leaves are secret, and `memory` gives back what trees left. Nothing here depends on what a configuration means: that
-//! is the controller's.
+//! `instance_path` takes paths to data apart, `references` finds the leaves that refer to a node, `order` moves entries
+//! of lists, `secrets` knows which leaves are secret, and `memory` gives back what trees left. Nothing here depends on
+//! what a configuration means: that is the controller's.
 #![deny(unsafe_code)]
 
 mod cause;
@@ -16,6 +16,7 @@ pub mod identities;
 pub mod instance_path;
 mod libyang;
 pub mod memory;
+pub mod order;
 mod place;
 pub mod read;
 pub mod references;

@@ -54,7 +54,7 @@ impl Deactivations {
                 parts.push(Part { words: node, ..Part::default() });
             }
             of[at] = Some(number);
-            if !rest.is_empty() {
+            if rest.first().is_some_and(|leaf| leaf == "inactive-lines") {
                 parts[number].before = change.old.as_deref();
                 parts[number].after = change.new.as_deref();
             }

@@ -18,6 +18,10 @@ fn after(text: &str, line: &str) -> (String, usize) {
                 tree.new_path(path, value.as_deref(), false).unwrap();
             }
             Edit::Delete(path) => tree.remove(path).unwrap(),
+            Edit::Move(MoveEdit { path, point, .. }) => {
+                let place = order::Place::Before(point.clone());
+                order::move_entry(&mut tree, path, &place).unwrap();
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -191,4 +195,25 @@ fn a_renamed_interface_keeps_its_device() {
     assert_eq!(renamed(&network("eth0", "")), printed(&named("lan")));
     let other = |name: &str| network(name, r#""device": "eth5""#);
     assert_eq!(renamed(&other("eth0")), printed(&other("lan")));
+}
+
+#[test]
+fn positions_of_deactivated_rules_follow() {
+    let text = |acl: &str, first: &str| {
+        let node = format!("acls acl {acl} aces ace b");
+        let lines = format!("set {node} actions forwarding ietf-access-control-list:drop\\n");
+        let first_rule = format!(
+            r#"{{"name": "{first}", "actions": {{"forwarding": "ietf-access-control-list:drop"}}}}"#
+        );
+        format!(
+            r#"{{"ietf-access-control-list:acls": {{"acl": [{{"name": "{acl}", "aces": {{"ace": [{first_rule}]}}}}]}},
+            "stoa-annotations:deactivated": {{"part": [{{"node": "{node}", "inactive-lines": "{lines}",
+                "position": {{"after": ["{first}", "gone"]}}}}]}}}}"#
+        )
+    };
+    let before = text("edge", "a");
+    let (renamed, _) = after(&before, "acls acl edge aces ace a to z");
+    assert_eq!(renamed, printed(&text("edge", "z")));
+    let (renamed, _) = after(&before, "acls acl edge to fence");
+    assert_eq!(renamed, printed(&text("fence", "a")));
 }

@@ -108,7 +108,7 @@ pub(super) fn entries(edits: &[Edit], bulk: Bulk) -> Option<Vec<String>> {
             Edit::Create { path, body } => (Some((path, false)), Some(body)),
             Edit::Replace { path, body } => (Some((path, true)), Some(body)),
             Edit::Delete { path } | Edit::Remove { path } => (Some((path, true)), None),
-            Edit::Set { path, .. } => (Some((path, false)), None),
+            Edit::Set { path, .. } | Edit::Move { path, .. } => (Some((path, false)), None),
         };
         if let Some((path, removes)) = path {
             named.extend(entry(path, removes, bulk)?);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use stoa_yang::error::ValidationErrors;
+use stoa_yang::order::{Place, move_entry};
 use yang5::data::{Data, DataNodeRef, DataTree};
 
 use super::choice;
@@ -49,6 +50,13 @@ pub enum Edit {
         /// Its value; `None` for containers and list entries.
         value: Option<String>,
     },
+    /// Moves an entry of a list that is `ordered-by user`.
+    Move {
+        /// The entry.
+        path: String,
+        /// Where it goes.
+        place: Place,
+    },
 }
 
 /// A copy of the tree with the edits.
@@ -90,6 +98,7 @@ fn one(tree: &mut DataTree<'static>, edit: &Edit) -> Result<(), Refusal> {
             false => Ok(()),
         },
         Edit::Set { path, value } => set(tree, path, value.as_deref()),
+        Edit::Move { path, place } => move_entry(tree, path, place).map_err(Refusal::Invalid),
     }
 }
 

@@ -8,6 +8,7 @@ use nix::unistd::{Uid, User};
 use stoa_api::v1;
 use stoa_api::v1::{compare_request, configuration_edit, show_configuration_request};
 use stoa_yang::error::ValidationError;
+use stoa_yang::order::Place;
 use tokio_stream::Stream;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
@@ -67,6 +68,15 @@ fn edit(edit: v1::ConfigurationEdit) -> Result<Edit, Status> {
         }
         Some(configuration_edit::Edit::Delete(path)) => Ok(Edit::Delete { path }),
         Some(configuration_edit::Edit::Set(it)) => Ok(Edit::Set { path: it.path, value: it.value }),
+        Some(configuration_edit::Edit::Move(it)) => {
+            let place = match it.place() {
+                v1::move_edit::Place::First => Place::First,
+                v1::move_edit::Place::Last => Place::Last,
+                v1::move_edit::Place::Before => Place::Before(it.point),
+                v1::move_edit::Place::After => Place::After(it.point),
+            };
+            Ok(Edit::Move { path: it.path, place })
+        }
         None => Err(Status::invalid_argument("the edit is empty")),
     }
 }

@@ -143,7 +143,7 @@ impl NamedNodes<'_> {
                 Ok(is_hidden)
             }
             Edit::Delete { path } | Edit::Remove { path } => self.deleted(path),
-            Edit::Set { path, .. } => self.set(&steps_of(path)),
+            Edit::Set { path, .. } | Edit::Move { path, .. } => self.set(&steps_of(path)),
         }
     }
 

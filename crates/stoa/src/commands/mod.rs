@@ -20,6 +20,7 @@ mod device_opener;
 mod discard;
 mod doctor;
 mod forwarder;
+mod insert;
 mod load;
 mod man;
 mod ping;
@@ -96,6 +97,7 @@ commands! {
     Delete delete,
     Copy copy,
     Rename rename,
+    Insert insert,
     Deactivate deactivate,
     Activate activate,
     Annotate annotate,

@@ -76,8 +76,8 @@ impl ConsoleCompleter {
         };
         let words: Vec<String> = state.above.iter().chain(rest).cloned().collect();
         match configure::named(command).unwrap_or_default() {
-            "set" | "delete" | "show" | "edit" | "copy" | "rename" | "activate" | "deactivate"
-            | "annotate" => {
+            "set" | "delete" | "show" | "edit" | "copy" | "rename" | "insert" | "activate"
+            | "deactivate" | "annotate" => {
                 let tree = self.tree();
                 let there = |path: &str| {
                     tree.map(|tree| completion::configured(tree, path)).unwrap_or_default()

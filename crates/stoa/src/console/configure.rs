@@ -18,11 +18,15 @@ use crate::operator::SocketArgument;
 use crate::show;
 
 /// Commands of configuration mode, with a short help.
-pub const COMMANDS: [(&str, &str); 21] = [
+pub const COMMANDS: [(&str, &str); 22] = [
     ("set", "Set a value"),
     ("delete", "Remove a node"),
     ("copy", "Copy a list entry: `copy interfaces interface eth0 to eth1`"),
     ("rename", "Rename a list entry: `rename interfaces interface eth0 to eth1`"),
+    (
+        "insert",
+        "Place a list entry, such as a rule: `insert acls acl edge aces ace web before rest`",
+    ),
     ("deactivate", "Take a node out of effect and keep it"),
     ("activate", "Put a deactivated node back"),
     ("annotate", "Write a text about a node; `show` prints it above the node"),
@@ -160,6 +164,7 @@ impl ConfigurationMode {
                 let references = runtime.block_on(session.rename(&words))?;
                 show::print(&rename::report(references))?;
             }
+            "insert" => runtime.block_on(session.insert(&words))?,
             "deactivate" => runtime.block_on(session.deactivate(&words))?,
             "activate" => runtime.block_on(session.activate(&words))?,
             "annotate" => runtime.block_on(session.annotate(&words))?,

@@ -78,6 +78,29 @@ fn nodes_are_copied_renamed_deactivated_and_annotated() {
 }
 
 #[test]
+fn rules_are_placed_and_come_back_to_their_place() {
+    let router = Router::start();
+    let rule = |name: &str| format!("set acls acl edge aces ace {name} actions forwarding drop");
+    let aces = "acls acl edge aces ace";
+    let order = |lines: &[&str]| {
+        let shown = router.types(&[&["configure"], lines, &["show acls | match ace"]].concat());
+        let names = shown.lines().filter_map(|it| it.trim().strip_prefix("ace "));
+        names.map(|it| it.trim_end_matches([' ', '{']).to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let rules = ["a", "b", "c", "d"].map(rule);
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    assert_eq!(order(&rules), "a b c d");
+    assert_eq!(order(&[&format!("insert {aces} d before b")]), "a d b c");
+    assert_eq!(order(&["edit acls acl edge aces", "insert ace a last", "top"]), "d b c a");
+    let [down, up] = ["deactivate", "activate"].map(|verb| format!("{verb} {aces}"));
+    assert_eq!(order(&[&format!("{down} b"), &format!("{down} c")]), "d a");
+    assert_eq!(order(&[&format!("{up} c"), &format!("{up} b")]), "d b c a");
+    assert_eq!(order(&[&format!("{down} d"), "commit", &format!("{up} d")]), "d b c a");
+    let none = router.fails(&["configure", &format!("insert {aces} x first")]);
+    assert!(none.contains("there is no such entry"), "{none}");
+}
+
+#[test]
 fn a_rename_follows_references() {
     let router = Router::start();
     let shown = router.types(&[
