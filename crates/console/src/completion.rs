@@ -1,8 +1,7 @@
 //! Completion of a configuration command, with a short help for each word.
 
 use stoa_api::text::by_number;
-use stoa_yang::schema;
-use stoa_yang::schema_text;
+use stoa_yang::{references, schema, schema_text};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
@@ -71,19 +70,7 @@ pub fn next(before: &[String], configured: &dyn Fn(&str) -> Vec<String>) -> Vec<
     if target.keys_missing > 0 {
         let keys: Vec<_> = node.list_keys().collect();
         let key = &keys[keys.len() - target.keys_missing];
-        let mut completions: Vec<_> = configured(&target.path)
-            .into_iter()
-            .map(|name| Completion::new(name, "configured"))
-            .collect();
-        let known = stoa_yang::identities::of(key).iter();
-        let known = known.filter(|(_, word, _)| {
-            completions.iter().all(|completion| !completion.word.ends_with(word))
-        });
-        let known: Vec<_> = known.map(|(_, word, help)| Completion::new(*word, *help)).collect();
-        completions.extend(known);
-        let kind = kind(key);
-        completions.push(Completion::new(format!("<{}>", key.name()), join(&kind, &help(key))));
-        return completions;
+        return choices(key, &target.path, configured);
     }
     match node.kind() {
         SchemaNodeKind::Leaf | SchemaNodeKind::LeafList => values(&node, &target.path, configured),
@@ -107,44 +94,35 @@ fn values(
     configured: &dyn Fn(&str) -> Vec<String>,
 ) -> Vec<Completion> {
     let Some(leaf) = node.leaf_type() else { return Vec::new() };
-    let mut completions = Vec::new();
     match leaf.base_type() {
-        DataValueType::Bool => {
-            completions.extend(["true", "false"].map(|word| Completion::new(word, "")));
-            return completions;
+        DataValueType::Bool => ["true", "false"].map(|word| Completion::new(word, "")).to_vec(),
+        DataValueType::Empty => Vec::new(),
+        DataValueType::Enum if let Some(allowed) = schema_text::allowed_values(node) => {
+            allowed.split(", ").map(|word| Completion::new(word, "")).collect()
         }
-        DataValueType::Empty => return completions,
-        DataValueType::Enum => {
-            if let Some(allowed) = schema_text::allowed_values(node) {
-                completions.extend(allowed.split(", ").map(|word| Completion::new(word, "")));
-                return completions;
-            }
-        }
-        DataValueType::IdentityRef => {
-            let known = stoa_yang::identities::of(node).iter();
-            completions.extend(known.map(|(_, word, help)| Completion::new(*word, *help)));
-        }
-        DataValueType::LeafRef => {
-            let list = referenced_list(node);
-            completions.extend(
-                configured(&list).into_iter().map(|name| Completion::new(name, "configured")),
-            );
-        }
-        _ => {}
+        _ => choices(node, path, configured),
     }
-    completions
-        .extend(configured(path).into_iter().map(|value| Completion::new(value, "configured")));
-    let what = node.name();
-    completions.push(Completion::new(format!("<{what}>"), join(&kind(node), &help(node))));
-    completions
 }
 
-/// The list that a leafref of our modules refers to: interfaces or VRFs.
-fn referenced_list(node: &SchemaNode<'_>) -> String {
-    match node.name().contains("vrf") {
-        true => "/stoa-vrf:vrfs/vrf".into(),
-        false => "/ietf-interfaces:interfaces/interface".into(),
+/// Values of a leaf or a key: those that are configured at the path, those to which it may refer, the identities that
+/// it allows, and a placeholder for others.
+fn choices(
+    node: &SchemaNode<'_>,
+    path: &str,
+    configured: &dyn Fn(&str) -> Vec<String>,
+) -> Vec<Completion> {
+    let mut words = configured(path);
+    for target in references::targets(node) {
+        let more = configured(&target).into_iter().filter(|word| !words.contains(word));
+        words.extend(more.collect::<Vec<_>>());
     }
+    // A configured identity has its module.
+    let known = stoa_yang::identities::of(node).iter();
+    let known = known.filter(|(_, word, _)| words.iter().all(|it| !it.ends_with(word)));
+    let known: Vec<_> = known.map(|(_, word, help)| Completion::new(*word, *help)).collect();
+    let words = words.into_iter().map(|word| Completion::new(word, "configured"));
+    let what = Completion::new(format!("<{}>", node.name()), join(&kind(node), &help(node)));
+    words.chain(known).chain([what]).collect()
 }
 
 /// The configured values at a path: the first keys of list entries, or the values of a leaf or leaf-list.
@@ -191,7 +169,11 @@ mod tests {
 
     fn completed(line: &str) -> Vec<String> {
         let configured = |path: &str| match path {
-            "/ietf-interfaces:interfaces/interface" => vec!["lan".to_owned(), "wan".to_owned()],
+            "/ietf-interfaces:interfaces/interface"
+            | "/ietf-interfaces:interfaces/interface/name" => {
+                vec!["lan".to_owned(), "wan".to_owned()]
+            }
+            "/ietf-access-control-list:acls/acl/name" => vec!["edge".to_owned()],
             _ => Vec::new(),
         };
         let completions = next(&crate::line::split(line).unwrap(), &configured);
@@ -216,6 +198,22 @@ mod tests {
         assert!(completed("interfaces interface lan type").contains(&"ethernetCsmacd".to_owned()));
         assert!(completed("interfaces interface lan enabled true").is_empty());
         assert!(completed("nothing").is_empty());
+    }
+
+    #[test]
+    fn what_a_leaf_refers_to_is_completed() {
+        let points = "acls attachment-points interface";
+        assert_eq!(completed(points), ["lan", "wan", "<interface-id>"]);
+        assert_eq!(
+            completed(&format!("{points} lan ingress acl-sets acl-set")),
+            ["edge", "<name>"]
+        );
+        let parent = completed("interfaces interface lan.5 sub-interface parent");
+        assert_eq!(parent, ["lan", "wan", "<parent>"]);
+        let forwarding = completed("acls acl edge aces ace web actions forwarding");
+        assert_eq!(forwarding, ["accept", "drop", "reject", "<forwarding>"]);
+        let kind = completed("acls acl edge type");
+        assert_eq!(kind, ["ipv4-acl-type", "ipv6-acl-type", "<type>"]);
     }
 
     #[test]

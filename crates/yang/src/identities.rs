@@ -16,6 +16,15 @@ const PROTOCOL_TYPES: &[Identity] = &[
     ("stoa-routing", "netlink", "a route source: a routing table of Linux"),
     ("stoa-routing", "bgp", "a route source: an internal BGP session"),
 ];
+const ACL_TYPES: &[Identity] = &[
+    ("ietf-access-control-list", "ipv4-acl-type", "rules for IPv4 packets"),
+    ("ietf-access-control-list", "ipv6-acl-type", "rules for IPv6 packets"),
+];
+const ACL_ACTIONS: &[Identity] = &[
+    ("ietf-access-control-list", "accept", "the packet passes"),
+    ("ietf-access-control-list", "drop", "the packet is dropped silently"),
+    ("ietf-access-control-list", "reject", "the packet is dropped, and its sender gets an error"),
+];
 const VRRP_VERSIONS: &[Identity] = &[
     ("ietf-vrrp", "vrrp-v3", "IPv4 and IPv6 (RFC 9568)"),
     ("ietf-vrrp", "vrrp-v2", "IPv4 alone (RFC 3768)"),
@@ -28,6 +37,8 @@ pub fn of(leaf: &SchemaNode<'_>) -> &'static [Identity] {
     match (list.as_ref().map(SchemaNode::name), leaf.name()) {
         (Some("interface"), "type") => INTERFACE_TYPES,
         (Some("control-plane-protocol"), "type") => PROTOCOL_TYPES,
+        (Some("acl"), "type") => ACL_TYPES,
+        (Some("ace"), "forwarding") => ACL_ACTIONS,
         (Some("vrrp-instance"), "version") => VRRP_VERSIONS,
         _ => &[],
     }
@@ -67,7 +78,14 @@ mod tests {
 
     #[test]
     fn the_modules_define_them() {
-        let all = [super::INTERFACE_TYPES, super::PROTOCOL_TYPES, super::VRRP_VERSIONS].concat();
+        let all = [
+            super::INTERFACE_TYPES,
+            super::PROTOCOL_TYPES,
+            super::ACL_TYPES,
+            super::ACL_ACTIONS,
+            super::VRRP_VERSIONS,
+        ];
+        let all = all.concat();
         for (module, name, _) in all {
             let (_, text) = sources().find(|it| it.0 == module).expect(module);
             let is_it = |line: &str| {

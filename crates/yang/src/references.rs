@@ -1,12 +1,13 @@
-//! The leaves that refer to a node: those whose type is a leafref to it.
+//! References between leaves: those whose type is a leafref, and the leaves that they refer to.
 
 use std::collections::HashSet;
 use std::ptr;
 
 use yang5::ffi;
-use yang5::schema::SchemaNode;
+use yang5::schema::{SchemaNode, SchemaPathFormat};
 
 use crate::libyang::collect_errors;
+use crate::schema;
 
 /// The leaves and leaf-lists that refer to one leaf.
 #[derive(Clone, Debug, Default)]
@@ -34,13 +35,37 @@ impl References {
     }
 }
 
+/// The data paths of the leaves to which a leaf refers: none if neither its type nor a member of its union is a
+/// leafref.
+pub fn targets(leaf: &SchemaNode<'_>) -> Vec<String> {
+    let (nodes, _) = collect_errors(|| referred(leaf));
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let all = schema().context().traverse();
+    let all = all.filter(|node| nodes.contains(&(node.as_raw() as usize)));
+    all.map(|node| node.path(SchemaPathFormat::DATA)).collect()
+}
+
 #[allow(unsafe_code)]
 fn referring(target: &SchemaNode<'_>) -> HashSet<usize> {
-    let mut set: *mut ffi::ly_set = ptr::null_mut();
     // SAFETY: `target` is a node of a compiled schema, which outlives the call; with a node, the context may be absent.
     // libyang stores a new set in `set`, or leaves it null.
-    let result =
-        unsafe { ffi::lysc_node_lref_backlinks(ptr::null(), target.as_raw(), 0, &raw mut set) };
+    collected(|set| unsafe { ffi::lysc_node_lref_backlinks(ptr::null(), target.as_raw(), 0, set) })
+}
+
+#[allow(unsafe_code)]
+fn referred(leaf: &SchemaNode<'_>) -> HashSet<usize> {
+    // SAFETY: `leaf` is a node of a compiled schema, which outlives the call. libyang stores a new set in `set`, or
+    // leaves it null.
+    collected(|set| unsafe { ffi::lysc_node_lref_targets(leaf.as_raw(), set) })
+}
+
+/// The schema nodes of the set that a function of libyang stores.
+#[allow(unsafe_code)]
+fn collected(call: impl FnOnce(*mut *mut ffi::ly_set) -> ffi::LY_ERR::Type) -> HashSet<usize> {
+    let mut set: *mut ffi::ly_set = ptr::null_mut();
+    let result = call(&raw mut set);
     let mut nodes = HashSet::new();
     if set.is_null() {
         return nodes;
@@ -61,7 +86,6 @@ fn referring(target: &SchemaNode<'_>) -> HashSet<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema;
 
     fn node(path: &str) -> SchemaNode<'static> {
         schema().context().find_path(path).unwrap()
@@ -84,5 +108,21 @@ mod tests {
         assert!(!vrfs.contains(&node("/ietf-interfaces:interfaces/interface/description")));
         let descriptions = node("/ietf-interfaces:interfaces/interface/description");
         assert!(References::to(&descriptions).is_empty());
+    }
+
+    #[test]
+    fn the_targets_are_leaves() {
+        let acls = "/ietf-access-control-list:acls";
+        let point = format!("{acls}/attachment-points/interface");
+        let of = |path: &str| targets(&node(path));
+        let names = "/ietf-interfaces:interfaces/interface/name";
+        assert_eq!(of(&format!("{point}/interface-id")), [names]);
+        let set = format!("{point}/ingress/acl-sets/acl-set/name");
+        assert_eq!(of(&set), [format!("{acls}/acl/name")]);
+        assert_eq!(
+            of("/ietf-routing:routing/stoa-policy:policy/rule/vrf"),
+            ["/stoa-vrf:vrfs/vrf/name"]
+        );
+        assert_eq!(of("/ietf-interfaces:interfaces/interface/description"), [""; 0]);
     }
 }
