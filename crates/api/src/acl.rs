@@ -3,7 +3,7 @@
 use crate::v1;
 
 /// Protocols that have a name here.
-const PROTOCOLS: [(u32, &str); 8] = [
+const PROTOCOLS: [(u32, &str); 9] = [
     (1, "icmp"),
     (6, "tcp"),
     (17, "udp"),
@@ -11,6 +11,7 @@ const PROTOCOLS: [(u32, &str); 8] = [
     (50, "esp"),
     (58, "icmpv6"),
     (89, "ospf"),
+    (112, "vrrp"),
     (132, "sctp"),
 ];
 

@@ -1,7 +1,7 @@
 //! Completion of a configuration command, with a short help for each word.
 
 use stoa_api::text::by_number;
-use stoa_yang::{references, schema, schema_text};
+use stoa_yang::{references, schema, schema_text, well_known};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
@@ -97,7 +97,9 @@ fn values(
     match leaf.base_type() {
         DataValueType::Bool => ["true", "false"].map(|word| Completion::new(word, "")).to_vec(),
         DataValueType::Empty => Vec::new(),
-        DataValueType::Enum if let Some(allowed) = schema_text::allowed_values(node) => {
+        DataValueType::Enum | DataValueType::Bits
+            if let Some(allowed) = schema_text::allowed_values(node) =>
+        {
             allowed.split(", ").map(|word| Completion::new(word, "")).collect()
         }
         _ => choices(node, path, configured),
@@ -120,9 +122,11 @@ fn choices(
     let known = stoa_yang::identities::of(node).iter();
     let known = known.filter(|(_, word, _)| words.iter().all(|it| !it.ends_with(word)));
     let known: Vec<_> = known.map(|(_, word, help)| Completion::new(*word, *help)).collect();
+    let numbers = well_known::names(node).into_iter();
+    let numbers = numbers.map(|(name, number)| Completion::new(name, number.to_string()));
     let words = words.into_iter().map(|word| Completion::new(word, "configured"));
     let what = Completion::new(format!("<{}>", node.name()), join(&kind(node), &help(node)));
-    words.chain(known).chain([what]).collect()
+    words.chain(known).chain(numbers).chain([what]).collect()
 }
 
 /// The configured values at a path: the first keys of list entries, or the values of a leaf or leaf-list.
@@ -212,6 +216,10 @@ mod tests {
         assert_eq!(parent, ["lan", "wan", "<parent>"]);
         let forwarding = completed("acls acl edge aces ace web actions forwarding");
         assert_eq!(forwarding, ["accept", "drop", "reject", "<forwarding>"]);
+        let protocol = completed("acls acl edge aces ace web matches ipv4 protocol");
+        assert!(protocol.contains(&"tcp".to_owned()) && protocol.len() == 9, "{protocol:?}");
+        let flags = completed("acls acl edge aces ace web matches tcp tcp-flags set");
+        assert_eq!(flags[..2], ["fin", "syn"]);
         let kind = completed("acls acl edge type");
         assert_eq!(kind, ["ipv4-acl-type", "ipv6-acl-type", "<type>"]);
     }

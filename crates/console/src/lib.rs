@@ -21,5 +21,6 @@ pub mod secret;
 pub mod session;
 pub mod show;
 pub mod synonyms;
+mod values;
 mod whole;
 pub mod words;

@@ -1,7 +1,7 @@
 //! The nodes of the modules by the names that are typed: whole, or any unique beginning.
 
-use stoa_yang::renamed_names;
-use stoa_yang::schema;
+use stoa_api::acl::{flags_of, flags_text};
+use stoa_yang::{renamed_names, schema, well_known};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use crate::{abbreviation, synonyms};
@@ -111,6 +111,18 @@ pub fn name(node: &SchemaNode<'_>, like: &[SchemaNode<'_>]) -> String {
     }
 }
 
+/// What a word usually means among these nodes: a node of another name, or a value whose leaf is left out.
+fn usual(word: &str, known: &[(String, &SchemaNode<'_>)]) -> Option<String> {
+    let has = |name: &str| known.iter().any(|(it, _)| it == name);
+    let is_port = word.parse::<u16>().is_ok() || well_known::port(word).is_some();
+    if has("port") && is_port {
+        return Some(format!("port {word}"));
+    }
+    let flags = flags_of(word).filter(|flags| *flags > 0 && has("set") && has("clear"));
+    let flags = flags.map(|flags| format!("set {}", flags_text(flags)));
+    flags.or_else(|| synonyms::node(word).map(str::to_owned))
+}
+
 /// The node of a word among its siblings: its name, with or without its module, or the beginning of one name alone.
 pub(crate) fn pick<'a>(
     word: &str,
@@ -147,7 +159,7 @@ pub(crate) fn pick<'a>(
             let renamed = renamed_names::node(None, word);
             let fix = renamed
                 .map(|fix| fix.trim_end_matches('.').replacen('U', "u", 1))
-                .or_else(|| Some(format!("use `{}`, or one of {all}", synonyms::node(word)?)))
+                .or_else(|| Some(format!("use `{}`, or one of {all}", usual(word, &known)?)))
                 .unwrap_or_else(|| format!("use {all}"));
             Err(Error::Unknown { word: word.to_owned(), above: above.join(" "), fix })
         }

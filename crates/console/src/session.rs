@@ -113,13 +113,14 @@ impl Session {
         refused("not changed; the candidate is as before", reply.errors)
     }
 
-    /// `set WORDS` in the candidate.
+    /// `set WORDS` in the candidate. Returns the prefixes that addresses without a length stand for.
     ///
     /// # Errors
     /// When the path or the value is wrong.
-    pub async fn set(&mut self, words: &[String]) -> Result<(), Failure> {
+    pub async fn set(&mut self, words: &[String]) -> Result<Vec<String>, Failure> {
         let edits = self.with_types(sets(words)?).await?;
-        self.edit(edits).await
+        self.edit(edits).await?;
+        Ok(words::parse(words)?.host_prefixes)
     }
 
     /// `delete WORDS` in the candidate.

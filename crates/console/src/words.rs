@@ -5,6 +5,7 @@ use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 use crate::names::pick;
 pub use crate::names::{Error, below, name, whole_name};
 use crate::synonyms;
+use crate::values::{host_prefix, takes_all, value};
 
 /// A path of words, parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub struct Target<'a> {
     pub words: Vec<String>,
     /// Of the last address with a prefix length (`10.0.0.1/24`): the data path of its entry, and the length.
     pub prefix_length: Option<(String, String)>,
+    /// The prefixes that addresses without a length stand for.
+    pub host_prefixes: Vec<String>,
 }
 
 /// The step of a data path to a node: with its module if it differs from that of the parent.
@@ -53,6 +56,7 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
         keys_missing: 0,
         words: Vec::new(),
         prefix_length: None,
+        host_prefixes: Vec::new(),
     };
     let mut at = 0;
     while at < words.len() {
@@ -73,6 +77,7 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
                         Some(word) => {
                             let (word, length) = without_length(&node, word);
                             let value = value(&key, word);
+                            target.host_prefixes.extend(host_prefix(&key, word));
                             target.path.push_str(&format!("[{}={}]", key.name(), quoted(&value)?));
                             target.words.push(word.to_owned());
                             target.prefix_length =
@@ -84,13 +89,14 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
                 }
             }
             SchemaNodeKind::Leaf | SchemaNodeKind::LeafList => {
-                if is_free_text(&node) && at < words.len() {
+                if takes_all(&node) && at < words.len() {
                     let text = words[at..].join(" ");
                     target.words.push(text.clone());
-                    target.value = Some(text);
+                    target.value = Some(value(&node, &text));
                     at = words.len();
                 } else if let Some(word) = words.get(at) {
                     target.value = Some(value(&node, word));
+                    target.host_prefixes.extend(host_prefix(&node, word));
                     target.words.push(word.clone());
                     at += 1;
                 }
@@ -105,14 +111,6 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
     Ok(target)
 }
 
-/// Leaves whose value is free text: all remaining words, also without quotes.
-const FREE_TEXT: [&str; 3] = ["description", "comment", "text"];
-
-fn is_free_text(node: &SchemaNode<'_>) -> bool {
-    FREE_TEXT.contains(&node.name())
-        && node.leaf_type().is_some_and(|it| it.base_type() == DataValueType::String)
-}
-
 /// The key of a list whose entries have a prefix length, such as addresses, and the length in it (`10.0.0.1/24`).
 fn without_length<'a>(list: &SchemaNode<'_>, word: &'a str) -> (&'a str, Option<&'a str>) {
     let has_length = below(Some(list)).iter().any(|child| child.name() == "prefix-length");
@@ -120,17 +118,6 @@ fn without_length<'a>(list: &SchemaNode<'_>, word: &'a str) -> (&'a str, Option<
         Some((address, length)) => (address, Some(length)),
         None => (word, None),
     }
-}
-
-/// A value for libyang: identities have their module.
-fn value(node: &SchemaNode<'_>, word: &str) -> String {
-    let is_identity =
-        node.leaf_type().is_some_and(|it| it.base_type() == DataValueType::IdentityRef);
-    if !is_identity || word.contains(':') {
-        return word.to_owned();
-    }
-    let module = super::completion::identities().find(|(_, name)| *name == word);
-    module.map_or_else(|| word.to_owned(), |(module, name)| format!("{module}:{name}"))
 }
 
 /// Parses the arguments of `set`: a path with its value, and that of the prefix length of an address, if it has one.
@@ -299,6 +286,30 @@ mod tests {
         assert!(to_delete(&words(route)).unwrap().ends_with("[destination-prefix='10.0.0.0/8']"));
         let neighbor = "interfaces interface lan ipv4 neighbor 10.0.0.1";
         assert!(parse(&words(neighbor)).unwrap().prefix_length.is_none());
+    }
+
+    #[test]
+    fn well_known_names_and_addresses_stand_for_values() {
+        let matches = "acls acl edge aces ace web matches";
+        let of = |line: &str| to_set(&words(&format!("{matches} {line}"))).unwrap().1.unwrap();
+        assert_eq!((of("ipv4 protocol tcp"), of("ipv6 protocol icmp")), ("6".into(), "58".into()));
+        assert_eq!((of("ipv4 protocol 47"), of("ipv4 dscp EF")), ("47".into(), "46".into()));
+        assert_eq!(of("tcp destination-port port ssh"), "22");
+        assert_eq!(of("tcp tcp-flags set syn,ack"), "syn ack");
+        assert_eq!(of("tcp tcp-flags clear fin rst"), "fin rst");
+        assert_eq!(of("ipv4 source-ipv4-network 10.0.0.1"), "10.0.0.1/32");
+        assert_eq!(of("ipv6 destination-ipv6-network fd00::1"), "fd00::1/128");
+        assert_eq!(of("ipv4 source-ipv4-network 10.0.0.0/8"), "10.0.0.0/8");
+        assert_eq!(of("ipv4 source-ipv4-network fd00::1"), "fd00::1", "it is refused later");
+        let route = "routing control-plane-protocols control-plane-protocol static s static-routes ipv4 route 10.0.0.1";
+        let target = parse(&words(route)).unwrap();
+        assert!(target.path.ends_with("[destination-prefix='10.0.0.1/32']"), "{}", target.path);
+        assert_eq!(target.host_prefixes, ["10.0.0.1/32"]);
+        let error =
+            |line: &str| parse(&words(&format!("{matches} {line}"))).unwrap_err().to_string();
+        assert!(error("tcp tcp-flags syn,ack").contains("use `set syn ack`, or one of"));
+        assert!(error("tcp destination-port ssh").contains("use `port ssh`, or one of"));
+        assert!(error("udp source-port 53").contains("use `port 53`, or one of"));
     }
 
     #[test]

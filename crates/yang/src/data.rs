@@ -131,6 +131,16 @@ mod tests {
         let address = format!("{lan}/ietf-ip:ipv4/address[ip='fd00::1']");
         assert_eq!(fix(&address, None), "Write an IPv4 address such as 10.0.0.1.");
         assert_eq!(fix(&format!("{lan}/enabled"), Some("no")), "Write true or false.");
+        let matches = "/ietf-access-control-list:acls/acl[name='a']/aces/ace[name='b']/matches";
+        let four = |leaf: &str, value| fix(&format!("{matches}/ipv4/{leaf}"), Some(value));
+        assert_eq!(four("protocol", "tcp"), "Write 6 for tcp.");
+        assert_eq!(four("dscp", "ef"), "Write 46 for ef.");
+        let network = four("source-ipv4-network", "10.0.0.1");
+        assert_eq!(network, "Write the length, too: 10.0.0.1/32 is this address alone.");
+        let port = fix(&format!("{matches}/tcp/destination-port/port"), Some("ssh"));
+        assert_eq!(port, "Write 22 for ssh.");
+        let flags = fix(&format!("{matches}/tcp/stoa-acl:tcp-flags/set"), Some("syn,ack"));
+        assert!(flags.contains("Allowed: fin, syn, rst, psh, ack"), "{flags}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The errors of libyang as validation errors: path, cause and fix.
 
+use std::net::IpAddr;
+
 use yang5::context::Context;
 use yang5::schema::{SchemaNode, SchemaPathFormat};
 
@@ -8,7 +10,7 @@ use crate::error::{ValidationError, ValidationErrors};
 use crate::instance_path::without_predicates;
 use crate::libyang::LibyangError;
 use crate::schema_text::allowed_values;
-use crate::{identities, renamed_names};
+use crate::{identities, renamed_names, well_known};
 
 /// The errors of libyang as validation errors, in their order.
 pub fn errors(context: &Context, reported: &[LibyangError]) -> Vec<ValidationError> {
@@ -119,6 +121,9 @@ fn fix(context: &Context, error: &LibyangError) -> String {
     if message.contains("Invalid identityref") {
         return identities::fix(find(context, &without_predicates(&error.data_path)).as_ref());
     }
+    if let Some(fix) = known_value(context, error, first) {
+        return fix;
+    }
     if let Some(example) = example(context, error) {
         return format!("Write {example}.");
     }
@@ -188,6 +193,22 @@ fn example(context: &Context, error: &LibyangError) -> Option<&'static str> {
     let kind = find(context, &without_predicates(place))?.leaf_type()?.typedef_name()?;
     let kind = kind.rsplit(':').next()?;
     EXAMPLES.iter().find(|(name, _)| *name == kind).map(|(_, example)| *example)
+}
+
+/// The fix for a well-known name where its number is expected, and for an address where a prefix is.
+fn known_value(context: &Context, error: &LibyangError, value: &str) -> Option<String> {
+    if value.is_empty() {
+        return None;
+    }
+    let place = if error.data_path.is_empty() { &error.schema_path } else { &error.data_path };
+    let leaf = find(context, &without_keys(place))?;
+    if let Some(number) = well_known::number(&leaf, value) {
+        return Some(format!("Write {number} for {value}."));
+    }
+    let is_prefix = leaf.leaf_type()?.typedef_name()?.ends_with("-prefix");
+    let address: IpAddr = value.parse().ok().filter(|_| is_prefix)?;
+    let length = if address.is_ipv4() { 32 } else { 128 };
+    Some(format!("Write the length, too: {value}/{length} is this address alone."))
 }
 
 /// The fix for a name of an earlier version: the new name.

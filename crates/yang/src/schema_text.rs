@@ -1,10 +1,11 @@
-//! Ranges and enumerations of leafs, read from the text of their modules: the libyang binding does not expose them.
+//! Ranges, enumerations and bits of leafs, read from the text of their modules: the libyang binding does not expose
+//! them.
 
 use yang5::schema::SchemaNode;
 
 use crate::sources::{source, sources};
 
-/// The range or the enumeration of a leaf.
+/// The range, the enumeration or the bits of a leaf.
 pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
     let text = source(node.module().name())?;
     let mut around: Vec<_> = node.ancestors().map(|node| node.name().to_owned()).collect();
@@ -68,8 +69,8 @@ fn statement(text: &str) -> Option<&str> {
 
 fn values(block: &str) -> Option<String> {
     let mut enums = Vec::new();
-    for line in block.lines().map(str::trim) {
-        if let Some(rest) = line.strip_prefix("enum ") {
+    for line in block.lines().map(str::trim).filter(|line| line.ends_with(['{', ';'])) {
+        if let Some(rest) = line.strip_prefix("enum ").or_else(|| line.strip_prefix("bit ")) {
             enums.push(rest.trim_end_matches(['{', ';']).trim().trim_matches('"'));
         }
     }
@@ -99,6 +100,8 @@ mod tests {
         let polling = block(text, "leaf", "polling").unwrap();
         assert_eq!(values(polling).as_deref(), Some("adaptive, polling, interrupt"));
         assert!(block(text, "leaf", "nothing").is_none());
+        let flags = block(source("stoa-acl").unwrap(), "typedef", "tcp-flags").unwrap();
+        assert_eq!(values(flags).as_deref(), Some("fin, syn, rst, psh, ack, urg, ece, cwr"));
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub struct Arguments {
 /// Sets the value.
 pub fn execute(arguments: Arguments) -> Outcome {
     block_on(async {
-        arguments.socket.session().await?.set(&arguments.words).await?;
+        let prefixes = arguments.socket.session().await?.set(&arguments.words).await?;
+        crate::show::configuration::host_prefixes(&prefixes);
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -151,7 +151,10 @@ impl ConfigurationMode {
         let words = self.absolute(rest);
         let Self { runtime, session, .. } = self;
         match command {
-            "set" => runtime.block_on(session.set(&words))?,
+            "set" => {
+                let prefixes = runtime.block_on(session.set(&words))?;
+                show::configuration::host_prefixes(&prefixes);
+            }
             "delete" => {
                 if words.is_empty() {
                     let text = "`delete` needs the words of a node, such as `delete interfaces interface lan`";

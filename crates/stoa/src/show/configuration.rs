@@ -9,6 +9,16 @@ use stoa_api::v1::earlier_commit::Outcome;
 use stoa_api::v1::{ChangeKind, ConfigurationChange, EarlierCommit, ShowHistoryReply};
 
 use super::table;
+use crate::failure::to_stderr;
+
+/// Says which prefixes addresses without a length stand for.
+pub fn host_prefixes(prefixes: &[String]) {
+    for prefix in prefixes {
+        to_stderr(format_args!(
+            "The prefix is {prefix}: an address without a length stands for itself."
+        ));
+    }
+}
 
 /// A change as JSON.
 pub fn change(change: &ConfigurationChange) -> Value {
