@@ -293,6 +293,7 @@ mod tests {
         assert!(offered(None, "show routes --l").contains(&"--longest-match".to_owned()));
         assert_eq!(offered(None, "show interfaces | m"), ["match"]);
         assert_eq!(offered(None, "ping 10.0.0.1 sou"), ["source"]);
+        assert_eq!(offered(None, "acl test dir"), ["direction"]);
         assert_eq!(offered(None, "show ip route vr"), ["vrf"]);
         assert_eq!(offered(None, "show interfaces ")[0], "<name>");
         let top = || Some(State::default());

@@ -15,12 +15,13 @@ use crate::operator::SocketArgument;
 use crate::option_words;
 
 /// Commands of operational mode, with a short help.
-pub const COMMANDS: [(&str, &str); 15] = [
+pub const COMMANDS: [(&str, &str); 16] = [
     ("show", "Show state and counters"),
     ("monitor", "Like show, repeated every second"),
     ("top", "Show live rates of interfaces, nodes and workers"),
     ("trace", "Trace packets through the packet graph"),
     ("capture", "Capture frames of an interface"),
+    ("acl", "Which rule of the access lists decides about a packet"),
     ("clear", "Clear counters or the trace"),
     ("ping", "Ping a host"),
     ("traceroute", "Show the path to a host"),
