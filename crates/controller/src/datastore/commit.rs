@@ -123,8 +123,8 @@ impl Datastore {
             // Written before the forwarder changes anything, so that even after a crash the commit is rolled back.
             self.set_unconfirmed(Some(Unconfirmed::new(author, within, before, &commit.comment)))?;
         }
-        let (kept, mut warnings) = (configuration.text.clone(), configuration.warnings());
-        warnings.extend(files.as_mut().and_then(NewFiles::take_note).map(Warning::of_machine));
+        let (kept, mut found) = (configuration.text.clone(), configuration.warnings());
+        let note = files.as_mut().and_then(NewFiles::take_note).map(Warning::of_machine);
         let core = Core::of(&configuration, &tree)?;
         let mtus = device_mtu::desired(&configuration);
         let applied = match self.inner.connection.commit(configuration).await {
@@ -136,7 +136,10 @@ impl Datastore {
                 return Err(error.into());
             }
         };
-        warnings.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
+        found.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
+        let is_of_file = commit.origin != Origin::Client;
+        let mut warnings = self.inner.reported.of_commit(found, &changes, is_of_file);
+        warnings.extend(note);
         // Before the files are renamed: a restarted controller reads the configuration of the forwarder there and
         // renames them (`finish`).
         self.inner.running_file.store(&self.inner.connection);

@@ -33,6 +33,7 @@ mod part;
 mod part_commit;
 mod recovery;
 mod refusal;
+mod reported;
 mod rollback;
 mod saver;
 mod snapshot;

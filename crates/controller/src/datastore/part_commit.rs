@@ -146,7 +146,7 @@ impl Datastore {
             recovery::mark(&self.inner.state, base)?;
             self.stores().is_unsaved = true;
         }
-        let mut warnings = configuration.warnings();
+        let mut found = configuration.warnings();
         let mtus = self.inner.connection.with_configuration(|held| match held {
             Some(held) => device_mtu::changed(held, &configuration),
             None => device_mtu::desired(&configuration),
@@ -168,10 +168,11 @@ impl Datastore {
             format!("in effect, but not saved: the history cannot be written: {error}")
         });
         let number = if not_saved.is_some() { 0 } else { number };
-        warnings.extend(not_saved.map(Warning::of_machine));
         self.replace_part(author, &part, &changes, number)?;
         parts.next();
-        warnings.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
+        found.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
+        let mut warnings = self.inner.reported.of_commit(found, &changes, false);
+        warnings.extend(not_saved.map(Warning::of_machine));
         let Author { name, client, .. } = author;
         tracing::info!(author = name, %client, number, changed_nodes = changes.len(), "committed");
         if let [validate_ms, write_ms, apply_ms, store_ms] = parts.1[..] {

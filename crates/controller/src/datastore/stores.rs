@@ -16,6 +16,7 @@ use super::history::{Entry, History};
 use super::lock_holder::LockHolder;
 use super::part::{Part, with_changes};
 use super::refusal::Refusal;
+use super::reported::Reported;
 use super::snapshot::Snapshot;
 use super::startup_file::StartupFile;
 use super::unconfirmed::{self, Unconfirmed};
@@ -66,6 +67,7 @@ pub(super) struct Inner {
     pub(super) clock: Notify,
     /// Notified when the startup file is older than running.
     pub(super) saver: Notify,
+    pub(super) reported: Reported,
     /// Why HTTPS is not served as configured, for `stoa status`.
     https_problems: Mutex<Vec<String>>,
 }
@@ -174,6 +176,7 @@ impl Datastore {
             events,
             clock: Notify::new(),
             saver: Notify::new(),
+            reported: Reported::default(),
             https_problems: Mutex::default(),
         };
         Datastore { inner: Arc::new(inner) }
