@@ -30,6 +30,17 @@ const COMMANDS: &[(&str, &str)] = &[
     ("show policers", "show punts"),
     ("show copp", "show punts"),
     ("show access-lists", "show acl"),
+    ("show access-list", "show acl"),
+    ("show acls", "show acl"),
+    ("show firewall", "show acl"),
+    ("show filter", "show acl"),
+    ("clear access-list", "clear acl"),
+    ("clear firewall", "clear acl"),
+    ("access-list", "show acl"),
+    ("access-lists", "show acl"),
+    ("firewall", "show acl"),
+    ("iptables", "show acl"),
+    ("nft", "show acl"),
     ("show trace", "trace show"),
     ("show logging", "show log"),
     ("show events", "show log"),
@@ -85,6 +96,8 @@ const CONFIGURATION: &[(&str, &str)] = &[
     ("ip", "set routing"),
     ("router", "edit routing"),
     ("vrf", "edit vrfs vrf NAME"),
+    ("access-list", "edit acls acl NAME"),
+    ("firewall", "edit acls acl NAME"),
     ("ping", "run ping"),
     ("traceroute", "run traceroute"),
 ];
@@ -108,6 +121,11 @@ const NODES: &[(&str, &str)] = &[
     ("router", "routing"),
     ("bgp", "routing control-plane-protocols"),
     ("ospf", "routing control-plane-protocols"),
+    ("access-list", "acls acl NAME"),
+    ("access-lists", "acls acl NAME"),
+    ("firewall", "acls acl NAME"),
+    ("filter", "acls acl NAME"),
+    ("access-group", "acls attachment-points interface NAME"),
     ("login", "management user"),
     ("users", "management user"),
     ("username", "management user"),
@@ -164,6 +182,7 @@ mod tests {
         assert_eq!(of("show ndp"), Some("show neighbors"));
         assert_eq!(of("show bgp summary"), Some("show route-sources"));
         assert_eq!(of("show ndpx"), None);
+        assert_eq!((of("firewall"), of("show firewall x")), (Some("show acl"), Some("show acl")));
         assert_eq!((configuration("no"), node("inet")), (Some("delete"), Some("ipv4")));
     }
 

@@ -2,6 +2,7 @@
 
 mod acls;
 mod cleared;
+mod cleared_acls;
 mod configuration;
 mod held;
 mod inactive;
@@ -45,6 +46,7 @@ pub struct Service {
     probes: Probes,
     started_unix_s: u64,
     cleared: Arc<cleared::Cleared>,
+    cleared_acls: Arc<cleared_acls::ClearedAcls>,
 }
 
 impl Service {
@@ -53,8 +55,17 @@ impl Service {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let connection = Arc::clone(datastore.connection());
         let (probes, started_unix_s) = (Probes::default(), since.as_secs());
-        let cleared = Arc::default();
-        Service { connection, config, datastore, learned, probes, started_unix_s, cleared }
+        let (cleared, cleared_acls) = Default::default();
+        Service {
+            connection,
+            config,
+            datastore,
+            learned,
+            probes,
+            started_unix_s,
+            cleared,
+            cleared_acls,
+        }
     }
 
     /// Reads and commits `path`, or the startup file.
@@ -232,6 +243,10 @@ impl Operator for Service {
 
     async fn show_acls(&self, request: Request<v1::ShowAclsRequest>) -> Answer<v1::ShowAclsReply> {
         self.acls(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn clear_acl(&self, request: Request<v1::ClearAclRequest>) -> Answer<v1::ClearAclReply> {
+        self.clear_hits(request.into_inner().acl).await.map(Response::new)
     }
 
     async fn test_acl(&self, request: Request<v1::TestAclRequest>) -> Answer<v1::TestAclReply> {

@@ -32,12 +32,8 @@ impl Service {
         request: v1::ShowAclsRequest,
     ) -> Result<v1::ShowAclsReply, Status> {
         let only = request.acl;
-        let ask = v1::ListAclRulesRequest { acl: only.clone() };
-        let listed = self.connection.client().list_acl_rules(ask).await.map_err(failed)?;
-        let (mut listed, mut rules) = (listed.into_inner(), Vec::new());
-        while let Some(rule) = listed.message().await.map_err(failed)? {
-            rules.push(rule);
-        }
+        let mut rules = self.listed(&only).await?;
+        rules.iter_mut().for_each(|rule| self.cleared_acls.subtract(rule));
         let configuration = self.connection.configuration();
         let interfaces = configuration.iter().flat_map(|it| it.interfaces.iter());
         let all = interfaces.flat_map(attachments);
@@ -50,12 +46,29 @@ impl Service {
         let empty: Vec<String> =
             empty.filter(|name| only.is_empty() || **name == only).cloned().collect();
         if !only.is_empty() && rules.is_empty() && empty.is_empty() {
-            let hint = "`stoa show acl` lists all with rules";
-            return Err(Status::not_found(format!(
-                "there is no access list {only:?} in use: {hint}"
-            )));
+            return Err(missing(&only));
         }
         Ok(v1::ShowAclsReply { rules, attachments, empty })
+    }
+
+    /// The rules of all lists, or of this one, with their counters.
+    async fn listed(&self, acl: &str) -> Result<Vec<v1::AclRuleState>, Status> {
+        let ask = v1::ListAclRulesRequest { acl: acl.to_owned() };
+        let listed = self.connection.client().list_acl_rules(ask).await.map_err(failed)?;
+        let (mut listed, mut rules) = (listed.into_inner(), Vec::new());
+        while let Some(rule) = listed.message().await.map_err(failed)? {
+            rules.push(rule);
+        }
+        Ok(rules)
+    }
+
+    /// Has the hits of all lists, or of this one, begin at 0 for operators.
+    pub(super) async fn clear_hits(&self, acl: String) -> Result<v1::ClearAclReply, Status> {
+        let rules = self.listed(&acl).await?;
+        match rules.is_empty() && !acl.is_empty() {
+            true => Err(missing(&acl)),
+            false => Ok(self.cleared_acls.clear(&acl, &rules)),
+        }
     }
 
     /// Which rule decides about a packet.
@@ -93,6 +106,11 @@ impl Service {
         let parsed = Configuration::of_data(&self.config, &text, &candidate.tree);
         parsed.map(Arc::new).map_err(|errors| invalid(&errors))
     }
+}
+
+fn missing(acl: &str) -> Status {
+    let hint = "`stoa show acl` lists all with rules";
+    Status::not_found(format!("there is no access list {acl:?} in use: {hint}"))
 }
 
 fn invalid(errors: &[ValidationError]) -> Status {

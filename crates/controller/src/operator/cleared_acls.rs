@@ -1,5 +1,5 @@
-//! `clear acl`: hits of rules as operators see them, since they were cleared. The counters themselves go on, as those of
-//! interfaces do ([`super::cleared`]).
+//! `clear acl`: hits of rules as operators see them, since they were cleared. The counters themselves go on, as those
+//! of interfaces do ([`super::cleared`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -2,20 +2,21 @@
 
 use std::process::ExitCode;
 
-use stoa_api::v1::{ClearCountersRequest, ClearTraceRequest};
+use stoa_api::v1::{ClearAclRequest, ClearCountersRequest, ClearTraceRequest};
 
 use crate::failure::{Outcome, plural};
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 
-/// Clear counters or the trace
+/// Clear counters, hits of access lists or the trace
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa clear counters              Count packets of all interfaces from 0
   stoa clear counters wan          Count those of one interface from 0
+  stoa clear acl edge              Count hits of the rules of one access list from 0
   stoa clear trace                 Stop tracing and remove the trace
 
-Cleared counters concern `show interfaces` and `top` until the controller restarts. Metrics, gNMI
+Cleared counters concern `show interfaces`, `top` and `show acl` until the controller restarts. Metrics, gNMI
 and RESTCONF go on counting, because programs that read them need counters that only grow.")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -33,6 +34,12 @@ enum What {
         #[arg(value_name = "INTERFACE", default_value = "", hide_default_value = true)]
         interface: String,
     },
+    /// Count the hits of access lists from 0
+    Acl {
+        /// Only this list
+        #[arg(value_name = "NAME", default_value = "", hide_default_value = true)]
+        acl: String,
+    },
     /// Stop tracing and remove the trace
     Trace,
 }
@@ -49,6 +56,13 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 let interfaces = plural(cleared as usize, "interface");
                 show::print(&format!(
                     "Counters of {interfaces} begin at 0; metrics, gNMI and RESTCONF go on counting."
+                ))?;
+            }
+            What::Acl { acl } => {
+                let cleared = client.clear_acl(ClearAclRequest { acl }).await?.into_inner().rules;
+                let rules = plural(cleared as usize, "rule");
+                show::print(&format!(
+                    "Hits of {rules} begin at 0; metrics, gNMI and RESTCONF go on counting."
                 ))?;
             }
             What::Trace => {

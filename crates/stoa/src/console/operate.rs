@@ -22,7 +22,7 @@ pub const COMMANDS: [(&str, &str); 16] = [
     ("trace", "Trace packets through the packet graph"),
     ("capture", "Capture frames of an interface"),
     ("acl", "Which rule of the access lists decides about a packet"),
-    ("clear", "Clear counters or the trace"),
+    ("clear", "Clear counters, hits of access lists or the trace"),
     ("ping", "Ping a host"),
     ("traceroute", "Show the path to a host"),
     ("status", "Show version, processes and whether the configuration is applied"),
