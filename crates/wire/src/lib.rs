@@ -21,6 +21,7 @@ pub mod arp;
 pub mod bfd;
 pub mod checksum;
 pub mod echo;
+pub mod essential;
 pub mod ethernet;
 pub mod gre;
 pub mod icmp4;

@@ -1,7 +1,9 @@
 //! The rules of lists, as the forwarder gets them.
 
 use ipnet::IpNet;
+use stoa_api::acl::flags_of;
 use stoa_api::v1;
+use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 use stoa_yang::error::ValidationErrors;
 
 use super::paths::{list_path, rule_path};
@@ -9,23 +11,6 @@ use crate::config::model::{
     Ace, Acl, Fragment, IcmpMatch, IpMatch, LengthRange, Matches, Operator, PortMatch, Ports,
 };
 use crate::prefix::prefix_to_proto;
-
-const TCP: u32 = 6;
-const UDP: u32 = 17;
-const ICMP4: u32 = 1;
-const ICMP6: u32 = 58;
-
-/// The bits of TCP by their names in `stoa-acl`.
-const FLAGS: [(&str, u32); 8] = [
-    ("fin", 1),
-    ("syn", 2),
-    ("rst", 4),
-    ("psh", 8),
-    ("ack", 16),
-    ("urg", 32),
-    ("ece", 64),
-    ("cwr", 128),
-];
 
 /// The family of a list by its type: 4, 6, or 0 for both.
 pub(super) fn family_of(acl: &Acl) -> u32 {
@@ -154,7 +139,9 @@ impl Place {
         let ports = |it: &&PortMatch| **it != PortMatch::default();
         if let Some(tcp) = matches.tcp.as_ref().filter(ports) {
             self.set_protocol(("tcp", TCP), rule, errors);
-            let (set, clear) = (flags(&tcp.tcp_flags.set), flags(&tcp.tcp_flags.clear));
+            // libyang has checked the names.
+            let [set, clear] = [&tcp.tcp_flags.set, &tcp.tcp_flags.clear]
+                .map(|names| flags_of(names).unwrap_or_default());
             if set & clear != 0 {
                 errors.add(
                     format!("{}/matches/tcp/stoa-acl:tcp-flags/clear", self.path),
@@ -197,10 +184,11 @@ impl Place {
 
     fn set_protocol(
         &self,
-        (name, number): (&str, u32),
+        (name, number): (&str, u8),
         rule: &mut v1::AclRule,
         errors: &mut ValidationErrors,
     ) {
+        let number = u32::from(number);
         if let Some(other) = rule.protocol.filter(|other| *other != number) {
             errors.add(
                 format!("{}/matches/{name}", self.path),
@@ -262,12 +250,6 @@ fn ranges(ports: &Ports) -> Option<Vec<v1::PortRange>> {
         }
     };
     Some(ranges.into_iter().flatten().collect())
-}
-
-fn flags(names: &str) -> u32 {
-    let bit =
-        |name: &str| FLAGS.iter().find(|(known, _)| *known == name).map_or(0, |(_, bit)| *bit);
-    names.split_whitespace().map(bit).fold(0, |all, bit| all | bit)
 }
 
 fn length(range: &LengthRange) -> Option<v1::PortRange> {

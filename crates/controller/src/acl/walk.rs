@@ -6,17 +6,14 @@ use stoa_api::acl::{
     action_text, conditions_text, flags_text, fragment_text, protocol_name, ranges_text,
 };
 use stoa_api::v1;
+use stoa_wire::essential;
+use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 
 use super::coverage::net;
 use super::rules::needs_upper;
 
 /// Rules that do not match, and are named with the reason.
 const NAMED: usize = 100;
-
-const ICMP4: u32 = 1;
-const TCP: u32 = 6;
-const UDP: u32 = 17;
-const ICMP6: u32 = 58;
 
 /// A packet.
 #[derive(Clone, Debug)]
@@ -66,19 +63,12 @@ pub(super) fn matches(rule: &v1::AclRule, packet: &Packet) -> bool {
 /// Whether a packet that no rule matches passes all the same.
 fn is_essential(packet: &Packet) -> bool {
     let v1::TestAclRequest { protocol, icmp_type, icmp_code, hop_limit, .. } = packet.of;
-    if packet.of.fragment() == v1::AclFragment::LaterFragment {
-        return false;
-    }
-    match (packet.source.is_ipv4(), protocol) {
-        (true, ICMP4) => (icmp_type, icmp_code) == (3, 4),
-        (false, ICMP6) => match icmp_type {
-            1..=4 => true,
-            130..=132 | 143 => hop_limit == 1,
-            133..=137 => hop_limit == 255,
-            _ => false,
-        },
-        _ => false,
-    }
+    let is_ip4 = packet.source.is_ipv4();
+    let [kind, code, hop_limit] =
+        [icmp_type, icmp_code, hop_limit].map(|it| u8::try_from(it).unwrap_or(u8::MAX));
+    protocol == u32::from(if is_ip4 { ICMP4 } else { ICMP6 })
+        && packet.of.fragment() != v1::AclFragment::LaterFragment
+        && essential::is_essential(is_ip4, [kind, code], hop_limit)
 }
 
 /// The first condition of a rule that a packet does not meet.
@@ -167,7 +157,7 @@ fn miss_of_upper(rule: &v1::AclRule, of: &v1::TestAclRequest) -> Option<Miss> {
     if of.fragment() == v1::AclFragment::LaterFragment {
         return Some(Miss::Upper);
     }
-    let has_ports = matches!(of.protocol, TCP | UDP);
+    let has_ports = [TCP, UDP].iter().any(|it| of.protocol == u32::from(*it));
     let is_one_of = |ranges: &[v1::PortRange], port: u32| {
         let is_in = ranges.iter().any(|range| range.first <= port && port <= range.last);
         ranges.is_empty() || has_ports && is_in
