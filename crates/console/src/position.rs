@@ -4,6 +4,8 @@
 //! A part keeps the keys of the entries before it, the nearest one first, deactivated ones among them. If the nearest
 //! one is gone, the next that exists tells the position.
 
+use std::collections::HashSet;
+
 use stoa_api::v1::configuration_edit::Edit;
 use stoa_api::v1::move_edit::Place;
 use stoa_api::v1::{MoveEdit, SetEdit};
@@ -36,7 +38,7 @@ type Part = (String, Vec<String>);
 impl Order {
     /// The entries of the list of an entry with these words; `None`: its list has no order of its own.
     pub(crate) fn of(
-        tree: &DataTree<'static>,
+        tree: &DataTree<'_>,
         target: &Target<'static>,
         node: &[String],
     ) -> Option<Order> {
@@ -61,15 +63,21 @@ impl Order {
 
     /// Adds deactivated entries where they were. One may stand behind another one.
     fn add(&mut self, mut parts: Vec<Part>) {
+        let mut placed: HashSet<String> =
+            self.entries.iter().map(|(keys, _)| keys.clone()).collect();
+        let mut pending: HashSet<String> = parts.iter().map(|(keys, _)| keys.clone()).collect();
         while !parts.is_empty() {
-            let is_pending = |keys: &String| parts.iter().any(|(part, _)| part == keys);
-            let ready = parts.iter().position(|(_, before)| {
-                let nearest = before.iter().find(|it| self.find(it).is_some() || is_pending(it));
-                !nearest.is_some_and(is_pending)
-            });
+            let is_ready = |(_, before): &Part| {
+                let nearest =
+                    before.iter().find(|it| placed.contains(*it) || pending.contains(*it));
+                nearest.is_none_or(|it| placed.contains(it))
+            };
             // Parts that somebody wrote by hand may wait for each other.
-            let (keys, before) = parts.remove(ready.unwrap_or(0));
+            let ready = parts.iter().position(is_ready).unwrap_or(0);
+            let (keys, before) = parts.remove(ready);
             let at = before.iter().find_map(|it| self.find(it)).map_or(0, |at| at + 1);
+            pending.remove(&keys);
+            placed.insert(keys.clone());
             self.entries.insert(at, (keys, None));
         }
     }
@@ -84,11 +92,17 @@ impl Order {
         self.entries[..at].iter().rev().take(KEPT).map(|(keys, _)| keys.clone()).collect()
     }
 
+    /// The data path of the entry behind which a deactivated one comes back; `None`: it has no position, or it comes
+    /// back before all.
+    pub(crate) fn behind(&self, node: &[String]) -> Option<String> {
+        let at = self.find(&self.keys(node))?;
+        self.entries[..at].iter().rev().find_map(|(_, path)| path.clone())
+    }
+
     /// The edit that moves a deactivated entry, which is active again, to its place. `None`: its part does not know it.
     pub(crate) fn back(&self, node: &[String], path: String) -> Option<Edit> {
-        let at = self.find(&self.keys(node))?;
-        let mut active = self.entries[..at].iter().rev().filter_map(|(_, path)| path.clone());
-        let (place, point) = match active.next() {
+        self.find(&self.keys(node))?;
+        let (place, point) = match self.behind(node) {
             Some(point) => (Place::After, point),
             None => (Place::First, String::new()),
         };
@@ -106,7 +120,7 @@ fn before(part: &DataNodeRef<'_>) -> Option<Vec<String>> {
 }
 
 /// The deactivated entries of a list that have a position.
-fn parts(tree: &DataTree<'static>, above: &[String], width: usize) -> Vec<Part> {
+fn parts(tree: &DataTree<'_>, above: &[String], width: usize) -> Vec<Part> {
     let parts = tree.find_xpath(PARTS).into_iter().flatten();
     let part = |part: DataNodeRef<'_>| {
         let node = split(&child(&part, "node")?.value_canonical()?).ok()?;
@@ -149,6 +163,7 @@ pub(crate) fn keys(node: &str, like: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use stoa_yang::data::parse;
 
     use super::*;
@@ -157,11 +172,15 @@ mod tests {
 
     /// A list with these entries, and parts with the keys before them.
     fn tree(active: &[&str], parts: &[(&str, &[&str])]) -> DataTree<'static> {
-        let ace = |name: &&str| serde_json::json!({ "name": name, "actions": { "forwarding": "ietf-access-control-list:drop" } });
-        let part = |(name, before): &(&str, &[&str])| serde_json::json!({ "node": format!("{LIST} {name}"), "inactive-lines": "set x", "position": { "after": before } });
+        let actions = json!({ "forwarding": "ietf-access-control-list:drop" });
+        let ace = |name: &&str| json!({ "name": name, "actions": actions });
+        let part = |(name, before): &(&str, &[&str])| {
+            let node = format!("{LIST} {name}");
+            json!({ "node": node, "inactive-lines": "set x", "position": { "after": before } })
+        };
         let aces: Vec<_> = active.iter().map(ace).collect();
         let parts: Vec<_> = parts.iter().map(part).collect();
-        let text = serde_json::json!({
+        let text = json!({
             "ietf-access-control-list:acls": { "acl": [{ "name": "edge", "aces": { "ace": aces } }] },
             "stoa-annotations:deactivated": { "part": parts },
         });

@@ -6,8 +6,9 @@ use stoa_api::text::by_number;
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
 
-use crate::line::{joined, quoted};
-use crate::words::of_path;
+use crate::line::{joined, quoted, split};
+use crate::position::Order;
+use crate::words::{self, of_path};
 
 /// Indentation of one level.
 const INDENT: usize = 4;
@@ -63,10 +64,16 @@ pub fn braces(tree: &DataTree<'_>, path: &str) -> String {
         }
         Top::Nothing => {}
     }
-    for node in notes.inactive_in(&joined(&of_path(path))) {
-        text.push_str(&format!("/* inactive: {node}; `activate` puts it back */\n"));
-    }
-    text
+    let left: Vec<String> =
+        notes.inactive_in(&joined(&of_path(path))).map(|it| inactive(it)).collect();
+    // Those whose place is not shown.
+    let left = left.into_iter().filter(|line| !text.contains(line.as_str())).collect::<String>();
+    text + &left
+}
+
+/// The line about a node that is not in effect.
+fn inactive(node: &str) -> String {
+    format!("/* inactive: {node}; `activate` puts it back */\n")
 }
 
 /// Nodes with the entries of each list by the numbers in their keys, unless the list has an order of its own.
@@ -90,11 +97,23 @@ fn ordered(nodes: Vec<DataNodeRef<'_>>) -> Vec<DataNodeRef<'_>> {
 struct Notes {
     annotations: BTreeMap<String, String>,
     inactive: Vec<String>,
+    /// The nodes that are not in effect, by the node behind which they are shown: an entry, or the last one in a node.
+    places: BTreeMap<Place, Vec<String>>,
+}
+
+/// Where a node that is not in effect is shown, by the words of another one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// Behind this entry of an ordered list.
+    Behind(String),
+    /// At the end of this node.
+    In(String),
 }
 
 impl Notes {
     fn of(tree: &DataTree<'_>) -> Notes {
-        let mut notes = Notes { annotations: BTreeMap::new(), inactive: Vec::new() };
+        let mut notes =
+            Notes { annotations: BTreeMap::new(), inactive: Vec::new(), places: BTreeMap::new() };
         if tree.reference().is_none() {
             return notes;
         }
@@ -110,7 +129,20 @@ impl Notes {
         for node in tree.find_xpath("/stoa-annotations:deactivated/part").into_iter().flatten() {
             notes.inactive.extend(value(&node, "node"));
         }
+        let mut orders = BTreeMap::new();
+        for node in &notes.inactive {
+            let place = place(tree, node, &mut orders);
+            notes.places.entry(place).or_default().push(node.clone());
+        }
         notes
+    }
+
+    /// Writes the nodes that are not in effect at a place.
+    fn inactive_at(&self, place: &Place, indent: &str, text: &mut String) {
+        for node in self.places.get(place).into_iter().flatten() {
+            text.push_str(indent);
+            text.push_str(&inactive(node));
+        }
     }
 
     /// Whether a node of the top is shown by the notes.
@@ -143,6 +175,29 @@ impl Notes {
     }
 }
 
+/// Where a node that is not in effect is shown. Lists keep their order for the next node.
+fn place(
+    tree: &DataTree<'_>,
+    node: &str,
+    orders: &mut BTreeMap<Vec<String>, Option<Order>>,
+) -> Place {
+    let words = split(node).unwrap_or_default();
+    let target = words::parse(&words).ok();
+    let schema = target.as_ref().and_then(|it| it.node.as_ref());
+    let own = 1 + schema.map_or(0, |it| match it.kind() {
+        SchemaNodeKind::List => it.list_keys().count(),
+        SchemaNodeKind::LeafList => 1,
+        _ => 0,
+    });
+    let above = &words[..words.len().saturating_sub(own)];
+    let list = words[..(above.len() + 1).min(words.len())].to_vec();
+    let order = target
+        .as_ref()
+        .map(|it| orders.entry(list).or_insert_with(|| Order::of(tree, it, &words)).as_ref());
+    let behind = order.flatten().and_then(|order| order.behind(&words));
+    behind.map_or_else(|| Place::In(joined(above)), |path| Place::Behind(joined(&of_path(&path))))
+}
+
 enum Top<'a> {
     All(Vec<DataNodeRef<'a>>),
     Part(DataNodeRef<'a>),
@@ -166,16 +221,28 @@ fn brace(node: &DataNodeRef<'_>, depth: usize, notes: &Notes, text: &mut String)
     let children: Vec<_> = node.children().filter(is_shown).collect();
     text.push_str(&indent);
     text.push_str(&title(node));
+    let words = (!notes.places.is_empty()).then(|| joined(&of_path(&node.path())));
+    let behind = |text: &mut String| {
+        if let Some(words) = &words {
+            notes.inactive_at(&Place::Behind(words.clone()), &indent, text);
+        }
+    };
     if children.is_empty() {
         text.push_str(";\n");
+        behind(text);
         return;
     }
     text.push_str(" {\n");
     for child in &ordered(children) {
         brace(child, depth + 1, notes, text);
     }
+    if let Some(words) = &words {
+        let inner = " ".repeat((depth + 1) * INDENT);
+        notes.inactive_at(&Place::In(words.clone()), &inner, text);
+    }
     text.push_str(&indent);
     text.push_str("}\n");
+    behind(text);
 }
 
 /// The `set` lines that create the node at `path`.
@@ -245,6 +312,19 @@ mod tests {
         let gone = braces(&tree, "/stoa-vrf:vrfs/vrf[name='red']");
         assert!(gone.starts_with("/* inactive: vrfs vrf red;"), "{gone}");
         assert!(!braces(&tree, "/stoa-vrf:vrfs/vrf[name='re']").contains("inactive"));
+    }
+
+    #[test]
+    fn inactive_nodes_stand_where_they_come_back() {
+        let text = r#"{"ietf-access-control-list:acls": {"acl": [{"name": "edge", "aces": {"ace": [
+            {"name": "a"}, {"name": "c"}]}}]},
+            "stoa-annotations:deactivated": {"part": [
+                {"node": "acls acl edge aces ace b", "inactive-lines": "set x", "position": {"after": ["a"]}},
+                {"node": "acls acl edge type", "inactive-lines": "set x"}]}}"#;
+        let expected = "acls {\n    acl edge {\n        aces {\n            ace a;\n            \
+             /* inactive: acls acl edge aces ace b; `activate` puts it back */\n            ace c;\n        }\n        \
+             /* inactive: acls acl edge type; `activate` puts it back */\n    }\n}\n";
+        assert_eq!(braces(&parse(text).unwrap(), "/"), expected);
     }
 
     #[test]
