@@ -33,15 +33,6 @@ impl Completion {
     }
 }
 
-/// The identities of all modules: module and name.
-pub fn identities() -> impl Iterator<Item = (&'static str, &'static str)> {
-    stoa_yang::sources().flat_map(|(module, text)| {
-        let name = |line: &'static str| line.trim().strip_prefix("identity ");
-        let names = text.lines().filter_map(name);
-        names.map(move |rest| (module, rest.trim_end_matches(['{', ';', ' ']).trim_matches('"')))
-    })
-}
-
 /// The first sentence of the description of a node.
 pub fn help(node: &SchemaNode<'_>) -> String {
     let text = node.description().unwrap_or_default();
@@ -241,10 +232,5 @@ mod tests {
         assert_eq!(words(version), ["vrrp-v3", "vrrp-v2", "<version>"]);
         let protocol = words("routing control-plane-protocols control-plane-protocol");
         assert_eq!(protocol, ["static", "fpm", "netlink", "bgp", "<type>"]);
-    }
-
-    #[test]
-    fn identities_come_from_the_modules() {
-        assert!(identities().any(|it| it == ("iana-if-type", "ethernetCsmacd")));
     }
 }

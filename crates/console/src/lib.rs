@@ -14,6 +14,7 @@ mod insert;
 mod kind;
 pub mod line;
 mod names;
+mod notes;
 mod paths;
 mod position;
 pub mod rename;

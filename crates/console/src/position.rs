@@ -13,9 +13,7 @@ use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
 
 use crate::line::{joined, split};
-use crate::session::Failure;
-use crate::show::INACTIVE;
-use crate::whole::entry;
+use crate::notes::{INACTIVE, entry};
 use crate::words::{self, Target, of_path};
 
 /// Entries that a part keeps.
@@ -137,7 +135,7 @@ pub(crate) fn kept(tree: &DataTree<'static>, node: &str) -> Option<Vec<String>> 
 }
 
 /// The edits that keep the keys before a deactivated node.
-pub(crate) fn edits(node: &str, before: &[String]) -> Result<Vec<Edit>, Failure> {
+pub(crate) fn edits(node: &str, before: &[String]) -> Result<Vec<Edit>, words::Error> {
     let path = words::to_delete(&entry(INACTIVE, node, &["position"]))?;
     let mut edits = vec![Edit::Set(SetEdit { path, value: None })];
     for keys in before {

@@ -13,10 +13,10 @@ use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
 use crate::line::{joined, split, statements};
+use crate::notes::{ANNOTATIONS, entry};
 use crate::paths::moved;
 use crate::session::{Failure, Session, Which, sets};
-use crate::show::ANNOTATIONS;
-use crate::whole::{EntryCopy, entry, exists, find, missing};
+use crate::whole::{EntryCopy, exists, find, missing};
 use crate::words::{self, Target, of_path, quoted};
 pub use report::report;
 

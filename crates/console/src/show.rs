@@ -13,12 +13,6 @@ use crate::words::{self, of_path};
 /// Indentation of one level.
 const INDENT: usize = 4;
 
-/// The words of the list of parts that are not in effect.
-pub(crate) const INACTIVE: [&str; 2] = ["deactivated", "part"];
-
-/// The words of the list of annotations.
-pub(crate) const ANNOTATIONS: [&str; 2] = ["annotations", "annotation"];
-
 /// The name of a node with the keys of a list entry or the value of a leaf.
 fn title(node: &DataNodeRef<'_>) -> String {
     let schema = node.schema();

@@ -6,11 +6,20 @@ use std::net::IpAddr;
 use stoa_yang::well_known;
 use yang5::schema::{DataValueType, SchemaNode};
 
+/// The identities of all modules: module and name.
+fn identities() -> impl Iterator<Item = (&'static str, &'static str)> {
+    stoa_yang::sources().flat_map(|(module, text)| {
+        let name = |line: &'static str| line.trim().strip_prefix("identity ");
+        let names = text.lines().filter_map(name);
+        names.map(move |rest| (module, rest.trim_end_matches(['{', ';', ' ']).trim_matches('"')))
+    })
+}
+
 /// A value for libyang.
 pub(crate) fn value(node: &SchemaNode<'_>, word: &str) -> String {
     match node.leaf_type().map(|it| it.base_type()) {
         Some(DataValueType::IdentityRef) if !word.contains(':') => {
-            let found = crate::completion::identities().find(|(_, name)| *name == word);
+            let found = identities().find(|(_, name)| *name == word);
             return found
                 .map_or_else(|| word.to_owned(), |(module, name)| format!("{module}:{name}"));
         }
@@ -42,4 +51,14 @@ pub(crate) fn host_prefix(node: &SchemaNode<'_>, word: &str) -> Option<String> {
         _ => false,
     };
     is_it.then(|| format!("{word}/{}", if address.is_ipv4() { 32 } else { 128 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_come_from_the_modules() {
+        assert!(identities().any(|it| it == ("iana-if-type", "ethernetCsmacd")));
+    }
 }

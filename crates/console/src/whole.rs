@@ -10,9 +10,10 @@ use yang5::data::{Data, DataTree};
 use yang5::schema::SchemaNodeKind;
 
 use crate::line::{joined, split, statements};
+use crate::notes::{ANNOTATIONS, INACTIVE, entry};
 use crate::position::{self, Order};
 use crate::session::{Failure, Session, Which, sets};
-use crate::show::{self, ANNOTATIONS, INACTIVE};
+use crate::show;
 use crate::words::{self, Target, of_path};
 
 /// `copy ENTRY to KEY`: the entry, and the words of the new one.
@@ -143,11 +144,6 @@ pub(crate) fn exists(words: &[String]) -> Failure {
 
 pub(crate) fn missing(words: &[String]) -> Failure {
     Failure::Words(format!("`{}` is not configured", joined(words)))
-}
-
-/// The words of an entry of one of the lists of `stoa-annotations`.
-pub(crate) fn entry(list: [&str; 2], node: &str, rest: &[&str]) -> Vec<String> {
-    list.iter().chain([&node]).chain(rest).map(|word| (*word).to_owned()).collect()
 }
 
 /// The node and the text of `annotate NODE TEXT`: the longest path, then the text.

@@ -9,7 +9,7 @@ use stoa_api::v1::{ChangeKind, ConfigurationChange};
 
 use super::{is_below, statement};
 use crate::line::{joined, split, statements};
-use crate::show::INACTIVE;
+use crate::notes::INACTIVE;
 use crate::words::of_path;
 
 /// Marks lines that are kept without effect.

@@ -5,10 +5,11 @@ use stoa_api::v1::configuration_edit::Edit;
 use yang5::data::DataTree;
 
 use super::{Rename, line_edits, renamed};
+use crate::notes::{INACTIVE, entry};
 use crate::position;
 use crate::session::Failure;
-use crate::show::{self, INACTIVE};
-use crate::whole::{EntryCopy, entry, find};
+use crate::show;
+use crate::whole::{EntryCopy, find};
 use crate::words;
 
 impl Rename {
