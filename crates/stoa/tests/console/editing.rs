@@ -78,6 +78,38 @@ fn nodes_are_copied_renamed_deactivated_and_annotated() {
 }
 
 #[test]
+fn access_lists_are_typed_as_usual() {
+    let router = Router::start();
+    let web = "set acls acl edge aces ace web";
+    let shown = router.types(&[
+        "configure",
+        "set acls acl edge type ipv4-acl-type",
+        &format!("{web} matches ipv4 protocol tcp"),
+        &format!("{web} matches ipv4 source-ipv4-network 192.0.2.1"),
+        &format!("{web} actions forwarding accept"),
+        "set acls attachment-points interface lan ingress acl-sets acl-set edge",
+        "show acls acl edge | display set",
+        "commit",
+        "run clear acl edge",
+        "exit",
+        "acl test interface lan direction in source 192.0.2.1 destination 10.2.0.2 protocol tcp",
+    ]);
+    for line in [
+        "ace web matches ipv4 protocol 6\n",
+        "source-ipv4-network 192.0.2.1/32\n",
+        "Hits of 1 rule begin at 0",
+        "accept by rule web of access list edge",
+    ] {
+        assert!(shown.contains(line), "{line} in\n{shown}");
+    }
+    let udp = router.fails(&["configure", &format!("{web} matches udp")]);
+    assert!(udp.contains("`matches ipv4 protocol 17`"), "{udp}");
+    assert!(router.fails(&["firewall"]).contains("use `show acl`"));
+    assert!(router.fails(&["configure", "firewall"]).contains("use `edit acls acl NAME`"));
+    assert!(err(&router.call(&["clear", "acl", "x"])).contains("there is no access list \"x\""));
+}
+
+#[test]
 fn rules_are_placed_and_come_back_to_their_place() {
     let router = Router::start();
     let rule = |name: &str| format!("set acls acl edge aces ace {name} actions forwarding drop");

@@ -76,6 +76,15 @@ fn overlapping_subnets_and_large_mtus_are_warnings() {
         "Warning: interface lan: the MTU 9000 is above that of its device, which limits it to 1500";
     assert!(shown.contains(mtu), "{shown}");
     assert!(shown.contains("Committed and saved"), "{shown}");
+    // Another commit does not repeat them, but a check does.
+    let again = router.types(&[
+        "configure",
+        "set interfaces interface dmz port null",
+        "commit",
+        "commit check",
+    ]);
+    assert!(again.contains("Committed and saved"), "{again}");
+    assert_eq!(again.matches(overlap).count(), 1, "{again}");
     let reloaded = router.shows("reload");
     assert!(reloaded.contains(overlap) && reloaded.contains(mtu), "{reloaded}");
 }
