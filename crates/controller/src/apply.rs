@@ -72,6 +72,8 @@ struct ConnectionState {
     rejected_settings: BTreeSet<String>,
     /// What audits have found.
     audits: DesiredAudits,
+    /// For which differences the whole state was sent.
+    sent_for: Option<audit::Differences>,
 }
 
 /// The state that the forwarder holds, if nobody else has changed it.

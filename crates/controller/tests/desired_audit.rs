@@ -73,6 +73,24 @@ async fn what_cannot_be_repaired_is_sent_as_a_whole() {
     scenario.kill().await;
 }
 
+/// Otherwise a forwarder that never becomes equal would get the whole state again and again.
+#[tokio::test]
+async fn what_stays_different_is_sent_once() {
+    let (mut scenario, _forwarder) = begin().await;
+    *scenario.record.refuses_repairs.lock().unwrap() = true;
+    *scenario.record.stays_different.lock().unwrap() = true;
+    *scenario.record.lost.lock().unwrap() = Some(LOSE_ADDRESS);
+    for _ in 0..3 {
+        assert_eq!(different(&scenario).await, [("addresses".to_owned(), 2, 1, 1)]);
+        until("the whole state is sent", async || (scenario.applied().len() > 1).then_some(()))
+            .await;
+        scenario.in_sync().await;
+    }
+    assert_eq!(scenario.applied().len(), 2);
+    assert!(metrics(&scenario).await.contains("stoa_desired_audit_equal 0.0"));
+    scenario.kill().await;
+}
+
 #[tokio::test]
 async fn a_new_controller_audits_what_the_forwarder_has_kept() {
     let (mut scenario, _forwarder) = begin().await;

@@ -201,7 +201,7 @@ fn known_value(context: &Context, error: &LibyangError, value: &str) -> Option<S
         return None;
     }
     let place = if error.data_path.is_empty() { &error.schema_path } else { &error.data_path };
-    let leaf = find(context, &without_keys(place))?;
+    let leaf = find(context, &without_predicates(place))?;
     if let Some(number) = well_known::number(&leaf, value) {
         return Some(format!("Write {number} for {value}."));
     }

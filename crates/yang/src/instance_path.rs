@@ -33,7 +33,7 @@ pub fn steps(path: &str) -> Option<Vec<Step<'_>>> {
         rest = rest.strip_prefix('/')?;
         let end = rest.find(['/', '[']).unwrap_or(rest.len());
         let (name, mut predicates) = (rest[..end].trim(), Vec::new());
-        if name.is_empty() {
+        if !is_name(name) {
             return None;
         }
         rest = &rest[end..];
@@ -60,7 +60,14 @@ fn predicate(inside: &str) -> Option<(Predicate<'_>, &str)> {
     let quote = after.chars().next().filter(|first| matches!(first, '\'' | '"'))?;
     let (value, after) = after[1..].split_once(quote)?;
     let after = after.trim_start().strip_prefix(']')?;
-    Some((Predicate { key: key.trim(), value }, after))
+    let key = key.trim();
+    (key == "." || is_name(key)).then_some((Predicate { key, value }, after))
+}
+
+/// Whether this may be a name, with or without its module: nothing of a predicate is in it.
+fn is_name(text: &str) -> bool {
+    let is_foreign = |letter: char| letter.is_whitespace() || "[]=/'\"".contains(letter);
+    !text.is_empty() && !text.contains(is_foreign)
 }
 
 /// A path without its predicates. What is no instance path, as some places of libyang, stays as it is.
@@ -108,6 +115,8 @@ mod tests {
     fn other_text_is_no_path() {
         for text in
             ["a", "/a//b", "/a[b]", "/a[b=c]", "/a[b='c'", "/a[b='c']d", "/a[b='c]", "/a[1", "//"]
+                .into_iter()
+                .chain(["/list[a]/x[b='c']", "/a]/b", "/a b", "/a='b'", "/a[='b']", "/a[b c='d']"])
         {
             assert_eq!(parts(text), None, "{text}");
         }

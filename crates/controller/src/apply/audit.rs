@@ -61,6 +61,9 @@ pub struct DesiredAudits {
     pub is_equal: bool,
 }
 
+/// What differs, as the sums of both sides. Nothing: the forwarder did not say.
+pub(super) type Differences = Vec<(Kind, Sum, Sum)>;
+
 /// What both sides have.
 struct Compared {
     generation: u64,
@@ -87,21 +90,30 @@ impl ForwarderConnection {
         }
     }
 
-    /// Compares both sides and repairs differences. `None`: the forwarder does not answer, has another state, or is too
-    /// old to be audited.
+    /// Compares both sides and repairs differences. What a repair leaves has the whole state sent, once: if it differs
+    /// in the same way afterwards, that does not help. `None`: the forwarder does not answer, has another state, or is
+    /// too old to be audited.
     pub async fn audit_desired(&self) -> Option<AuditedState> {
         let compared = self.compare_desired().await?;
         let audited = compared.audited();
         self.count_audit(&audited);
         if compared.differing.is_empty() {
+            self.state().sent_for = None;
             return Some(audited);
         }
         compared.log();
-        if !self.is_repaired(&compared).await {
-            tracing::error!("not all differences were repaired: sending the whole desired state");
+        if let Some(left) = self.left_by_repair(&compared).await {
             let mut state = self.state();
-            (state.held, state.synced) = (None, None);
             state.audits.is_equal = false;
+            if state.sent_for.as_ref() == Some(&left) {
+                tracing::error!("what differs stays so, although the whole desired state was sent");
+            } else {
+                tracing::error!(
+                    "not all differences were repaired: sending the whole desired state"
+                );
+                state.sent_for = Some(left);
+                (state.held, state.synced) = (None, None);
+            }
         }
         Some(audited)
     }
@@ -116,8 +128,8 @@ impl ForwarderConnection {
         }
     }
 
-    /// Brings the entries of differing kinds into force again; whether the two sides are equal then.
-    async fn is_repaired(&self, compared: &Compared) -> bool {
+    /// Brings the entries of differing kinds into force again; what differs then. `None`: nothing.
+    async fn left_by_repair(&self, compared: &Compared) -> Option<Differences> {
         // No commit in between.
         let _one = self.transaction.lock().await;
         let kinds = compared.differing.iter().map(|kind| kind.name().to_owned()).collect();
@@ -125,10 +137,11 @@ impl ForwarderConnection {
         let mut request = Request::new(repair);
         request.set_timeout(REPAIR_TIMEOUT);
         if let Err(status) = self.audit_client().repair_desired(request).await {
+            // Other kinds may be repaired.
             tracing::error!("the forwarder could not repair its state: {}", status.message());
-            return false;
         }
-        self.compare_desired().await.is_some_and(|compared| compared.differing.is_empty())
+        let left = self.compare_desired().await.map(|compared| compared.sums());
+        left.as_ref().is_none_or(|left| !left.is_empty()).then(|| left.unwrap_or_default())
     }
 
     fn audit_client(&self) -> DesiredAuditClient<Channel> {
@@ -200,6 +213,12 @@ async fn count(
 }
 
 impl Compared {
+    /// What differs.
+    fn sums(&self) -> Differences {
+        let sums = |kind: &Kind| (*kind, self.ours.sum(*kind), self.theirs.sum(*kind));
+        self.differing.iter().map(sums).collect()
+    }
+
     fn audited(&self) -> AuditedState {
         let kind = |kind: Kind| {
             let (Sum { entries: desired, .. }, held) = (self.ours.sum(kind), self.theirs.sum(kind));

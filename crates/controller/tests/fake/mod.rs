@@ -43,6 +43,8 @@ pub struct Record {
     /// Whether repairs are refused; then the whole state repairs what is lost, and otherwise it does not, as a
     /// forwarder compares it with what it has received before.
     pub refuses_repairs: Arc<Mutex<bool>>,
+    /// Whether the whole state does not repair it either.
+    pub stays_different: Arc<Mutex<bool>>,
     /// Whether the forwarder is of a version that takes workers and limits only with a whole state.
     pub is_old: Arc<Mutex<bool>>,
     instances: Arc<AtomicU64>,
@@ -94,7 +96,8 @@ impl Instance {
         }
         let mut held = self.held.lock().unwrap();
         let changed = *held != desired;
-        if *self.record.refuses_repairs.lock().unwrap() {
+        let stays_different = *self.record.stays_different.lock().unwrap();
+        if *self.record.refuses_repairs.lock().unwrap() && !stays_different {
             // Repaired by the whole state.
             self.record.lost.lock().unwrap().as_mut().into_iter().for_each(|lost| *lost = |_| {});
         }

@@ -107,21 +107,23 @@ impl Forwarder {
     /// Brings all entries of these kinds into force again. The desired state stays as it is.
     ///
     /// # Errors
-    /// The forwarder holds another state, or entries cannot be brought into force.
+    /// The forwarder holds another state, or entries cannot be brought into force. Those of other kinds are in force
+    /// again even if what is fixed until the forwarder ends is not.
     pub fn repair(
         &mut self,
         generation: u64,
         kinds: &BTreeSet<Kind>,
     ) -> Result<v1::Applied, ChangeError> {
-        if generation == self.generation() {
-            self.repair_fixed(kinds).map_err(ChangeError::Refused)?;
-        }
-        self.again(generation, |state, desired| {
+        let is_ours = generation == self.generation();
+        let fixed = if is_ours { self.repair_fixed(kinds) } else { Ok(()) };
+        let applied = self.again(generation, |state, desired| {
             if kinds.contains(&Kind::StaticRoutes) {
                 state.repair_tables();
             }
             state.entries_of_kinds(desired, kinds)
-        })
+        })?;
+        fixed.map_err(ChangeError::Refused)?;
+        Ok(applied)
     }
 }
 

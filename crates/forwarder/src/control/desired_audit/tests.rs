@@ -140,6 +140,11 @@ fn what_is_fixed_is_found_and_needs_a_restart() {
             panic!("{kind:?} cannot be repaired")
         };
         assert_eq!(error.errors[0].fix, "Restart Stoa to change them.");
+        // What else differs is repaired all the same.
+        forwarder.state().unwrap().shared.seeds.set(77);
+        let kinds = [kind, Kind::Multipath].into();
+        assert!(forwarder.repair(forwarder.generation(), &kinds).is_err());
+        assert_eq!(differences(&forwarder, &desired), [(kind.name(), key.to_owned())]);
     }
     assert_eq!(differences(&forwarder(&desired), &desired), []);
 }
