@@ -80,14 +80,16 @@ pub fn without_predicates(path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parts(path: &str) -> Option<Vec<(&str, Vec<(&str, &str)>, &str)>> {
-        let part = |step: Step<'static>| {
+    /// Name, predicates, and the path up to the end of the step.
+    type Part<'a> = (&'a str, Vec<(&'a str, &'a str)>, &'a str);
+
+    fn parts(path: &str) -> Option<Vec<Part<'_>>> {
+        let mut parts = Vec::new();
+        for step in steps(path)? {
             let predicates = step.predicates.iter().map(|it| (it.key, it.value)).collect();
-            (step.name, predicates, step.end)
-        };
-        let path: &'static str = Box::leak(path.to_owned().into_boxed_str());
-        let all = steps(path)?.into_iter().map(part);
-        Some(all.map(|(name, predicates, end)| (name, predicates, &path[..end])).collect())
+            parts.push((step.name, predicates, &path[..step.end]));
+        }
+        Some(parts)
     }
 
     #[test]
