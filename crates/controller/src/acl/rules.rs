@@ -166,7 +166,7 @@ impl Place {
                 errors.add(
                     format!("{}/matches/icmp", self.path),
                     "the rule is of both families, whose types of ICMP differ",
-                    "Set the type of the list, or match ipv4/protocol 1 or ipv6/protocol 58.",
+                    "Set the type of the list to ipv4-acl-type or ipv6-acl-type.",
                 );
                 return;
             }
