@@ -18,7 +18,8 @@ use super::limits::Limits;
 /// # Errors
 /// All errors that were found.
 pub fn check(desired: &v1::Desired, folders: Folders) -> Result<(), Vec<v1::ValidationError>> {
-    apply(desired, folders).map(drop)
+    // The log of this process is not the forwarder's.
+    apply(DesiredState { logging: None, ..DesiredState::parse(desired)? }, folders).map(drop)
 }
 
 /// What such a forwarder has in force of `desired`, for audits, and what it has where nothing is configured. Its
@@ -30,12 +31,11 @@ pub fn audit(
     desired: &v1::Desired,
     folders: Folders,
 ) -> Result<(Tally, v1::Desired), Vec<v1::ValidationError>> {
-    let forwarder = apply(desired, folders)?;
+    let forwarder = apply(DesiredState::parse(desired)?, folders)?;
     Ok((forwarder.audit_desired(&Kind::ALL), forwarder.audit_defaults()))
 }
 
-fn apply(desired: &v1::Desired, folders: Folders) -> Result<Forwarder, Vec<v1::ValidationError>> {
-    let desired = DesiredState::parse(desired)?;
+fn apply(desired: DesiredState, folders: Folders) -> Result<Forwarder, Vec<v1::ValidationError>> {
     let workers =
         Workers { cpus: Vec::new(), huge_pages: HugePages::Never, ..desired.workers.clone() };
     let open = move |config: &PortConfig, pool| open(&folders.confine(config)?, pool);
