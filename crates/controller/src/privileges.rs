@@ -1,6 +1,7 @@
 //! The capabilities that the ports of a configuration need, and those that are missing; `confine` gives up all others.
 
 mod confine;
+mod forwarder_calls;
 mod opener_calls;
 mod system_calls;
 

@@ -1,7 +1,6 @@
 //! A thin binding of bpf(2): loads a traffic-control program and attaches it to a device's ingress or egress (TCX).
 //!
-//! The only module of this crate with `unsafe`. Constants and layouts are those of the kernel's user interface,
-//! `<linux/bpf.h>`.
+//! Constants and layouts are those of the kernel's user interface, `<linux/bpf.h>`.
 
 #![allow(unsafe_code)]
 

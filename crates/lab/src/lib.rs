@@ -24,6 +24,7 @@ pub mod latency;
 pub mod measure;
 mod namespace;
 mod process;
+pub mod rare_calls;
 mod router;
 mod scratch;
 mod show_output;

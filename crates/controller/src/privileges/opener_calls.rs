@@ -10,10 +10,9 @@ use nix::libc::{self, c_long};
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 /// Allowed with any arguments.
-const ALLOWED: [c_long; 42] = [
+const ALLOWED: [c_long; 38] = [
     // Requests and answers, files, the log on standard error.
     libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
     libc::SYS_sendmsg,
     libc::SYS_openat,
     libc::SYS_read,
@@ -28,13 +27,10 @@ const ALLOWED: [c_long; 42] = [
     libc::SYS_faccessat2,
     libc::SYS_readlinkat,
     libc::SYS_lseek,
-    libc::SYS_fcntl,
     // Memory, threads and the end of the process, as the C library and Rust do them.
     libc::SYS_brk,
-    libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
-    libc::SYS_mprotect,
     libc::SYS_madvise,
     libc::SYS_futex,
     libc::SYS_clone3,
@@ -60,25 +56,57 @@ const ALLOWED: [c_long; 42] = [
 /// The commands of bpf(2) that it uses (linux/bpf.h): BPF_MAP_CREATE, BPF_PROG_LOAD, BPF_LINK_CREATE.
 const BPF: [u64; 3] = [0, 5, 28];
 
-/// The families of sockets that drivers use.
-const FAMILIES: [i32; 3] = [libc::AF_NETLINK, libc::AF_PACKET, libc::AF_XDP];
+/// The sockets that drivers use, by family and protocol; all are raw. `netdevice::socket` adds two flags to the type.
+const SOCKETS: [(i32, i32); 4] = [
+    (libc::AF_NETLINK, libc::NETLINK_ROUTE),
+    (libc::AF_NETLINK, libc::NETLINK_GENERIC),
+    (libc::AF_PACKET, 0),
+    (libc::AF_XDP, 0),
+];
+/// The type of a socket, without its flags.
+const SOCKET_TYPE: u64 = !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u32 as u64;
+
+/// Commands of fcntl(2): none that sends signals.
+const FCNTL: [i32; 5] =
+    [libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
+
+/// A new namespace of any kind, besides CLONE_NEWTIME, which clone(2) does not have.
+const NEW_NAMESPACE: i32 = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
 
 /// What it may call, by the number of the system call.
 pub(super) fn rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let is = |argument, operator, value| {
-        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
-        SeccompRule::new(vec![condition])
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
     };
-    let equal = |argument, value| is(argument, SeccompCmpOp::Eq, value);
+    let one = |condition| SeccompRule::new(vec![condition]);
+    let equal = |argument, value| one(is(argument, SeccompCmpOp::Eq, value)?);
+    let socket = |(family, protocol): (i32, i32)| {
+        SeccompRule::new(vec![
+            is(0, SeccompCmpOp::Eq, family as u64)?,
+            is(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), libc::SOCK_RAW as u64)?,
+            is(2, SeccompCmpOp::Eq, protocol as u64)?,
+        ])
+    };
     let thread = libc::CLONE_THREAD as u64;
+    let only_thread = SeccompCmpOp::MaskedEq(thread | u64::from(NEW_NAMESPACE.cast_unsigned()));
+    let not_executed = || one(is(2, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0)?);
     let own = u64::from(std::process::id());
     let mut all: BTreeMap<i64, Vec<SeccompRule>> =
         ALLOWED.iter().map(|number| (*number, vec![])).collect();
     for (number, rules) in [
-        (libc::SYS_socket, FAMILIES.map(|family| equal(0, family as u64)).into()),
+        (libc::SYS_socket, SOCKETS.map(socket).into()),
+        (libc::SYS_fcntl, FCNTL.map(|command| equal(1, command as u64)).into()),
+        (libc::SYS_mmap, vec![not_executed()]),
+        (libc::SYS_mprotect, vec![not_executed()]),
         (libc::SYS_setns, vec![equal(1, libc::CLONE_NEWNET as u64)]),
         (libc::SYS_bpf, BPF.map(|command| equal(0, command)).into()),
-        (libc::SYS_clone, vec![is(0, SeccompCmpOp::MaskedEq(thread), thread)]),
+        (libc::SYS_clone, vec![is(0, only_thread, thread).and_then(one)]),
         (libc::SYS_prctl, vec![equal(0, libc::PR_SET_NAME as u64)]),
         // To abort.
         (libc::SYS_tgkill, vec![equal(0, own)]),

@@ -6,13 +6,10 @@
 use std::collections::BTreeMap;
 
 use nix::libc::{self, c_long};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
-};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch};
 
 use super::confine::Process;
-use super::opener_calls;
+use super::{forwarder_calls, opener_calls};
 
 /// Programs, other processes, mounts, kernel modules, keys, clocks, users, and interfaces of the kernel with a large
 /// attack surface.
@@ -74,31 +71,16 @@ const FORBIDDEN: [c_long; 55] = [
     libc::SYS_setgroups,
 ];
 
-/// The forwarder starts threads, and no processes: the controller recognises it by its process
-/// (`operator_peers.rs`). The flags of `clone3` are out of reach of a filter; the C library uses `clone` without it.
-const BEGINS_A_THREAD: u64 = libc::CLONE_THREAD as u64;
-#[cfg(target_arch = "x86_64")]
-const FORKS: &[c_long] = &[libc::SYS_fork, libc::SYS_vfork];
-#[cfg(not(target_arch = "x86_64"))]
-const FORKS: &[c_long] = &[];
-
-/// Calls that send signals, whose first argument is the process: the forwarder may end itself alone, not the supervisor
-/// or the controller.
-const SIGNALS: [c_long; 4] =
-    [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
-/// The same by other means.
-const FORBIDDEN_TO_FORWARDER: [c_long; 2] = [libc::SYS_tkill, libc::SYS_pidfd_send_signal];
-
 /// What only a controller must not call besides: the forwarder loads XDP programs.
 const FORBIDDEN_TO_CONTROLLER: [c_long; 1] = [libc::SYS_bpf];
 
 /// Marks calls of the x32 interface, which other kernels than those of Debian may have (x86-64 only).
-const X32: i64 = 0x4000_0000;
+pub(super) const X32: i64 = 0x4000_0000;
 /// Numbers of x32 that x86-64 does not have: execve, ptrace, kexec_load, process_vm_readv and _writev, execveat.
 const OF_X32: [i64; 6] = [520, 521, 528, 539, 540, 545];
 
 /// The rules of a filter by the number of the system call.
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Ends this process, from now on, when it makes a system call that `process` must not make. Threads and programs that
 /// it starts inherit the filter.
@@ -107,11 +89,16 @@ pub(super) fn forbid(process: Process) -> Result<(), seccompiler::Error> {
         let without = SeccompAction::Errno(libc::ENOSYS as u32);
         seccompiler::apply_filter(&program(rules([libc::SYS_clone3]), without)?)?;
     }
+    if process == Process::Forwarder {
+        // Fails, and does not end it: drivers call it where no opener was started (`stoa_ports`, `netns.rs`).
+        let refused = SeccompAction::Errno(libc::EPERM as u32);
+        seccompiler::apply_filter(&program(rules([libc::SYS_setns]), refused)?)?;
+    }
     seccompiler::apply_filter(&filter(process)?)
 }
 
 /// Rules without a condition on arguments, for both interfaces of the kernel.
-fn rules(numbers: impl IntoIterator<Item = c_long>) -> Rules {
+pub(super) fn rules(numbers: impl IntoIterator<Item = c_long>) -> Rules {
     let mut all: Vec<i64> = numbers.into_iter().collect();
     if cfg!(target_arch = "x86_64") {
         let of_x32: Vec<i64> = all.iter().map(|number| number | X32).collect();
@@ -125,31 +112,9 @@ fn program(rules: Rules, action: SeccompAction) -> Result<BpfProgram, seccompile
     Ok(BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, action, arch)?)?)
 }
 
-/// What the forwarder may call only with other arguments.
-fn of_forwarder() -> Result<Rules, seccompiler::Error> {
-    let first = |operator, value| {
-        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
-        SeccompRule::new(vec![condition])
-    };
-    let no_thread = first(SeccompCmpOp::MaskedEq(BEGINS_A_THREAD), 0)?;
-    let of_others = first(SeccompCmpOp::Ne, std::process::id().into())?;
-    // It ends with its supervisor.
-    let outlives = first(SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG as u64)?;
-    let mut all = Rules::new();
-    for (numbers, rule) in [
-        (&[libc::SYS_clone][..], no_thread),
-        (&SIGNALS[..], of_others),
-        (&[libc::SYS_prctl][..], outlives),
-    ] {
-        let numbers = rules(numbers.iter().copied()).into_keys();
-        all.extend(numbers.map(|number| (number, vec![rule.clone()])));
-    }
-    Ok(all)
-}
-
 fn filter(process: Process) -> Result<BpfProgram, seccompiler::Error> {
     let more = match process {
-        Process::Forwarder => [FORKS, &FORBIDDEN_TO_FORWARDER].concat(),
+        Process::Forwarder => forwarder_calls::FORBIDDEN.to_vec(),
         Process::Controller => FORBIDDEN_TO_CONTROLLER.to_vec(),
         Process::DeviceOpener => {
             // The rest fails: the process is not restarted without its forwarder.
@@ -165,7 +130,7 @@ fn filter(process: Process) -> Result<BpfProgram, seccompiler::Error> {
         all.extend(OF_X32.map(|number| (number | X32, vec![])));
     }
     if process == Process::Forwarder {
-        all.extend(of_forwarder()?);
+        all.extend(forwarder_calls::rules()?);
     }
     program(all, SeccompAction::KillProcess)
 }
@@ -174,8 +139,13 @@ fn filter(process: Process) -> Result<BpfProgram, seccompiler::Error> {
 mod tests {
     use std::os::unix::process::ExitStatusExt;
 
+    use std::io::Result;
+    use std::os::fd::{AsFd, AsRawFd};
+
     use nix::errno::Errno;
-    use nix::sched::CloneFlags;
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use nix::sched::{CloneFlags, setns};
+    use stoa_lab::rare_calls;
 
     use super::*;
 
@@ -211,6 +181,12 @@ mod tests {
                 "signal" => drop(nix::sys::signal::kill(nix::unistd::getppid(), None)),
                 "outlive" => drop(nix::sys::prctl::set_pdeathsig(None)),
                 "abort" => std::process::abort(),
+                "owner" => drop(rare_calls::set_owner(&socket(), parent())),
+                "owner-ex" => drop(rare_calls::set_owner_of_kind(&socket(), parent())),
+                "owner-ioctl" => drop(rare_calls::set_owner_by_ioctl(&socket(), parent())),
+                "group-ioctl" => drop(rare_calls::set_group_by_ioctl(&socket(), parent())),
+                "limit" => drop(rare_calls::processor_time_limit(parent())),
+                "forwarder" => be_forwarder().unwrap(),
                 "opener" => be_opener(),
                 _ => drop(std::thread::spawn(|| std::fs::read("/proc/self/status")).join()),
             }
@@ -223,27 +199,80 @@ mod tests {
             assert_eq!(alone(process, "other"), None, "{process}");
         }
         // The controller's child would end when it executes the program.
-        for call in ["fork", "signal", "outlive"] {
+        for call in [
+            "fork",
+            "signal",
+            "outlive",
+            "owner",
+            "owner-ex",
+            "owner-ioctl",
+            "group-ioctl",
+            "limit",
+        ] {
             assert_eq!(alone("forwarder", call), Some(libc::SIGSYS), "{call}");
         }
         assert_eq!(alone("forwarder", "abort"), Some(libc::SIGABRT), "it may end itself");
+        assert_eq!(alone("forwarder", "forwarder"), None);
         assert_eq!(alone("opener", "opener"), None);
+    }
+
+    fn parent() -> i32 {
+        nix::unistd::getppid().as_raw()
+    }
+
+    fn socket() -> std::os::unix::net::UnixDatagram {
+        std::os::unix::net::UnixDatagram::unbound().unwrap()
+    }
+
+    /// What drivers and libraries do works; to enter a namespace fails.
+    fn be_forwarder() -> Result<()> {
+        let own = std::fs::File::open("/proc/self/ns/net")?;
+        assert_eq!(setns(&own, CloneFlags::CLONE_NEWNET), Err(Errno::EPERM));
+        let socket = socket();
+        // A driver of DPDK has signals of its devices sent to its own process.
+        rare_calls::set_owner(&socket, std::process::id().cast_signed())?;
+        rare_calls::processor_time_limit(0)?;
+        fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        socket.as_fd().try_clone_to_owned()?;
+        rare_calls::notify(&socket)?;
+        Ok(())
     }
 
     /// What the opener must not do fails; what it does works.
     fn be_opener() {
-        use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+        use nix::sys::socket::{
+            AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recvmsg, socket,
+        };
 
         let open = |family, kind| socket(family, kind, SockFlag::empty(), None).map(drop);
+        let netlink = |protocol| {
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)
+        };
         for family in [AddressFamily::Unix, AddressFamily::Inet, AddressFamily::Inet6] {
             assert_eq!(open(family, SockType::Stream), Err(Errno::EPERM), "{family:?}");
         }
         assert_eq!(open(AddressFamily::Netlink, SockType::Raw), Ok(()));
+        assert_eq!(open(AddressFamily::Netlink, SockType::Datagram), Err(Errno::EPERM));
+        let route = netlink(SockProtocol::NetlinkRoute).unwrap();
+        assert!(netlink(SockProtocol::NetlinkGeneric).is_ok());
+        assert_eq!(netlink(SockProtocol::NetlinkAudit).map(drop), Err(Errno::EPERM));
+        // Copies of descriptors, and their flags, and nothing else.
+        assert!(route.try_clone().is_ok());
+        assert!(fcntl(&route, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_ok());
+        assert_eq!(fcntl(&route, FcntlArg::F_GETPIPE_SZ), Err(Errno::EPERM));
+        let none = &mut [][..];
+        let received = recvmsg::<()>(route.as_raw_fd(), none, None, MsgFlags::empty());
+        assert_eq!(received.map(drop), Err(Errno::EPERM));
+        let refused =
+            |done: Result<()>| done.map_err(|error| error.raw_os_error()) == Err(Some(libc::EPERM));
+        assert!(refused(rare_calls::executable_memory()));
+        assert!(refused(rare_calls::thread_in_new_user_namespace()));
         let own = std::fs::File::open("/proc/self/ns/mnt").unwrap();
-        assert_eq!(nix::sched::setns(&own, CloneFlags::CLONE_NEWNS), Err(Errno::EPERM));
-        assert_eq!(nix::sched::setns(&own, CloneFlags::empty()), Err(Errno::EPERM), "of any kind");
+        assert_eq!(setns(&own, CloneFlags::CLONE_NEWNS), Err(Errno::EPERM));
+        assert_eq!(setns(&own, CloneFlags::empty()), Err(Errno::EPERM), "of any kind");
         // The kernel, not the filter: it is of another kind.
-        let of_network = nix::sched::setns(&own, CloneFlags::CLONE_NEWNET);
+        let of_network = setns(&own, CloneFlags::CLONE_NEWNET);
         assert_eq!(of_network, Err(Errno::EINVAL));
         assert_eq!(nix::sched::unshare(CloneFlags::CLONE_FILES), Err(Errno::EPERM));
         assert!(std::process::Command::new("/bin/true").status().is_err());
