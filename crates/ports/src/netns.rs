@@ -83,6 +83,19 @@ pub(crate) fn identity(netns: Option<&str>) -> Option<Identity> {
     Some((file.dev(), file.ino()))
 }
 
+/// Checks that a name is still that of the namespace `before`: what was opened by that name since is in one namespace.
+///
+/// # Errors
+/// It was made anew, or is gone.
+pub(crate) fn check_same(netns: Option<&str>, before: Option<Identity>) -> Result<(), OpenError> {
+    match netns {
+        Some(name) if identity(netns) != before || before.is_none() => {
+            Err(OpenError::NoNamespace { netns: name.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { PathBuf::from("/run/netns").join(name) }
 }
@@ -164,6 +177,22 @@ mod tests {
         assert!(panics.join().is_err(), "a panic comes back");
         let error = within(Some("/dev/null"), || ()).unwrap_err().to_string();
         assert!(error.contains("not a network namespace"), "{error}");
+    }
+
+    #[test]
+    fn a_name_that_means_another_namespace_is_noticed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("blue");
+        let name = path.to_str();
+        let link = |to: &str| std::os::unix::fs::symlink(to, &path).unwrap();
+        link("/proc/self/ns/net");
+        let before = identity(name);
+        assert!(check_same(name, before).is_ok());
+        std::fs::remove_file(&path).unwrap();
+        assert!(check_same(name, before).unwrap_err().may_pass(), "it is gone");
+        link("/proc/self/ns/mnt");
+        assert!(check_same(name, before).unwrap_err().may_pass(), "another one has its name");
+        assert!(check_same(None, identity(None)).is_ok());
     }
 
     #[test]

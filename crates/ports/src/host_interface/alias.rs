@@ -1,8 +1,8 @@
 //! The owner of a device: the alias that `ip link` shows (rtnetlink(7), IFLA_IFALIAS), and its removal. The three
 //! messages that this takes are built by hand: nothing else here needs netlink.
 
-use std::io::{Error, Result};
-use std::os::fd::AsRawFd;
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::socket::{MsgFlags, recv, send};
 
@@ -24,12 +24,16 @@ pub(super) fn set(netns: Option<&str>, index: i32, alias: &str) -> Result<()> {
     message.extend(libc::IFLA_IFALIAS.to_ne_bytes());
     message.extend(bytes);
     message.resize(message.len().next_multiple_of(4), 0);
-    query(netns, &mut message).map(|_| ())
+    query(&socket(netns)?, &mut message).map(|_| ())
 }
 
 /// The alias of the device with that number in the namespace `netns`; empty when it has none.
 pub(super) fn get(netns: Option<&str>, index: i32) -> Result<String> {
-    let answer = query(netns, &mut request(libc::RTM_GETLINK, 0, index))?;
+    get_by(&socket(netns)?, index)
+}
+
+fn get_by(socket: &OwnedFd, index: i32) -> Result<String> {
+    let answer = query(socket, &mut request(libc::RTM_GETLINK, 0, index))?;
     let mut rest = answer.get(HEADER + DEVICE..).unwrap_or_default();
     while let Some(head) = rest.first_chunk::<ATTRIBUTE>() {
         let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
@@ -43,9 +47,18 @@ pub(super) fn get(netns: Option<&str>, index: i32) -> Result<String> {
     Ok(String::new())
 }
 
-/// Deletes the device with that number in the namespace `netns`, even if its queues are open.
-pub(super) fn delete(netns: Option<&str>, index: i32) -> Result<()> {
-    query(netns, &mut request(libc::RTM_DELLINK, libc::NLM_F_ACK, index)).map(|_| ())
+/// Deletes the device with that number in the namespace `netns`, even if its queues are open, if it has that alias. One
+/// socket does both: the name may be that of another namespace meanwhile, where the number is that of another device.
+pub(super) fn delete(netns: Option<&str>, index: i32, alias: &str) -> Result<()> {
+    let socket = socket(netns)?;
+    if get_by(&socket, index)? != alias {
+        return Err(ErrorKind::NotFound.into());
+    }
+    query(&socket, &mut request(libc::RTM_DELLINK, libc::NLM_F_ACK, index)).map(|_| ())
+}
+
+fn socket(netns: Option<&str>) -> Result<OwnedFd> {
+    device_opener::flat(device_opener::socket(netns, SocketKind::Route))
 }
 
 fn request(kind: u16, flags: i32, index: i32) -> Vec<u8> {
@@ -57,15 +70,14 @@ fn request(kind: u16, flags: i32, index: i32) -> Vec<u8> {
 }
 
 /// Sends a message and waits for its answer; netlink answers before `send` returns.
-fn query(netns: Option<&str>, message: &mut [u8]) -> Result<Vec<u8>> {
+fn query(socket: &OwnedFd, message: &mut [u8]) -> Result<Vec<u8>> {
     let length = message.len() as u32;
     message[..4].copy_from_slice(&length.to_ne_bytes());
-    let socket = device_opener::flat(device_opener::socket(netns, SocketKind::Route))?;
     send(socket.as_raw_fd(), message, MsgFlags::empty())?;
     let mut answer = vec![0; ANSWER];
     let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
     answer.truncate(length);
-    let short = || Error::from(std::io::ErrorKind::UnexpectedEof);
+    let short = || Error::from(ErrorKind::UnexpectedEof);
     let head = answer.first_chunk::<HEADER>().ok_or_else(short)?;
     if i32::from(u16::from_ne_bytes([head[4], head[5]])) == libc::NLMSG_ERROR {
         let code = answer.get(HEADER..).and_then(|rest| rest.first_chunk::<4>());
@@ -87,5 +99,7 @@ mod tests {
         assert_eq!(get(None, 1).unwrap(), "");
         let error = get(None, i32::MAX).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+        let strange = delete(None, 1, "stoa host interface").unwrap_err();
+        assert_eq!(strange.kind(), ErrorKind::NotFound, "it is not asked to delete it");
     }
 }

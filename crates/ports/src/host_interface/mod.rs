@@ -103,6 +103,7 @@ fn hold(config: &HostInterfaceConfig) -> Result<Held, OpenError> {
     let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
     let gone = || OpenError::NoDevice { device: name.into(), netns: config.netns.clone() };
     let device = device.ok_or_else(gone)?;
+    netns::check_same(netns, home)?;
     // Last of all: what was not finished goes with us, and what stays bears our mark.
     sys::persist(&queues[0], true).map_err(system("keep a TAP device"))?;
     Ok(Held { watch, queues, device, home, refused, had_carrier })
@@ -177,10 +178,9 @@ impl HostInterface {
             // It is in no namespace that we could go to.
             return;
         }
-        let is_ours = || alias::get(netns, index).is_ok_and(|alias| alias == self.config.alias);
-        if !self.config.alias.is_empty() && is_ours() {
+        if !self.config.alias.is_empty() {
             // Somebody else may have deleted it.
-            let _ = alias::delete(netns, index);
+            let _ = alias::delete(netns, index, &self.config.alias);
         }
     }
 

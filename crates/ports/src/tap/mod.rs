@@ -121,6 +121,7 @@ fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, O
     netdevice::set_up(&watch, name).map_err(system("set a TAP device up"))?;
     let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
     let gone = || OpenError::NoDevice { device: name.into(), netns: netns.map(Into::into) };
+    netns::check_same(netns, home)?;
     Ok(Made { watch, queues, device: device.ok_or_else(gone)?, home })
 }
 
