@@ -17,7 +17,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, make_bitflags, path_beneath_rules,
 };
 use nix::sys::signal::{SigSet, Signal};
-use stoa_ports::device_opener;
+use stoa_ports::device_opener::{self, Trouble};
 
 /// The hidden command of the program that runs [`DeviceOpener`].
 const COMMAND: &str = "device-opener";
@@ -33,15 +33,23 @@ const ENVIRONMENT: [&str; 3] = ["STOA_LOG", "STOA_LOG_FORMAT", "LD_LIBRARY_PATH"
 const SETTINGS: &str = "/proc/sys/net";
 /// Network namespaces by name.
 const NAMESPACES: &str = "/run/netns";
-/// What it reads: namespaces, what the kernel says about its functions, and its own capabilities.
-const READ: [&str; 3] = [NAMESPACES, "/sys", "/proc"];
+/// What it says about itself: capabilities, users.
+const ITSELF: &str = "/proc/self";
+/// What it reads: namespaces, and what the kernel says about its functions, its settings and this process.
+const READ: [&str; 4] = [NAMESPACES, "/sys/kernel/btf", "/proc/sys", ITSELF];
 
-/// Starts the device opener of this process, if this process may enter namespaces. To be called before the forwarder
-/// gives up capabilities and the right to begin processes.
-///
-/// # Errors
-/// The system refuses the process.
-pub fn start() -> io::Result<()> {
+/// Starts the device opener of this process, if this process may enter namespaces. To be called by the main thread,
+/// with which the opener ends, before the forwarder gives up capabilities and the right to begin processes. Without an
+/// opener the forwarder goes on: ports in other namespaces report it.
+pub fn start() {
+    if let Err(error) = try_start() {
+        tracing::warn!(
+            "the device opener was not started ({error}): ports in other network namespaces are not opened"
+        );
+    }
+}
+
+fn try_start() -> io::Result<()> {
     let may_enter = caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
     if !may_enter.map_err(io::Error::other)? {
         return Ok(());
@@ -56,29 +64,30 @@ pub fn start() -> io::Result<()> {
 #[derive(Debug)]
 pub struct DeviceOpener {
     socket: OwnedFd,
-    /// A folder of /proc that Linux must not forget: it would create it anew, and the rule would be for the earlier
-    /// one.
-    _settings: Option<File>,
+    /// Folders of /proc that Linux must not forget: it would create them anew, and the rules would be for the earlier
+    /// ones.
+    _pinned: [Option<File>; 2],
 }
 
 impl DeviceOpener {
     /// Takes the socket that [`start`] passed, and gives up all files that no request needs.
     ///
     /// # Errors
-    /// Somebody else started this process.
+    /// Somebody else started this process, or the forwarder has ended.
     pub fn new() -> io::Result<Self> {
         let socket = device_opener::inherited_socket()?;
+        device_opener::end_with_parent(&socket)?;
         // Nobody may read its memory or trace it, whatever rights they share.
         nix::sys::prctl::set_dumpable(false)?;
         // It ends after the forwarder, which deletes its devices in the end: signals for a group of processes or for a
         // unit are for the forwarder.
         let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
         signals.thread_block()?;
-        let settings = File::open(SETTINGS).ok();
+        let pinned = [SETTINGS, ITSELF].map(|path| File::open(path).ok());
         if let Err(error) = restrict() {
             tracing::warn!("Linux does not restrict the files of the device opener: {error}");
         }
-        Ok(Self { socket, _settings: settings })
+        Ok(Self { socket, _pinned: pinned })
     }
 
     /// Answers the forwarder until it ends.
@@ -86,13 +95,15 @@ impl DeviceOpener {
     /// # Errors
     /// The system refuses to receive or to send.
     pub fn serve(self) -> io::Result<()> {
-        let mut has_warned = false;
-        device_opener::serve(&self.socket, || {
-            if !std::mem::replace(&mut has_warned, true) {
-                tracing::warn!(
-                    "refused a request that the forwarder never makes by itself; an attacker may have taken it over"
-                );
+        let mut has_warned = [false; 2];
+        device_opener::serve(&self.socket, |trouble| match trouble {
+            Trouble::Invalid if !std::mem::replace(&mut has_warned[0], true) => tracing::warn!(
+                "refused a request that the forwarder never makes by itself; an attacker may have taken it over"
+            ),
+            Trouble::Lost(error) if !std::mem::replace(&mut has_warned[1], true) => {
+                tracing::warn!("the device opener lost a message, for the first time: {error}");
             }
+            _ => {}
         })
     }
 }

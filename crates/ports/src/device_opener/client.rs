@@ -12,8 +12,11 @@ use super::{Opened, channel};
 use crate::error::OpenError;
 use crate::netns;
 
-/// How long the opener may take for a request. Cards that get an XDP program set up their queues anew, for seconds.
+/// How long the opener may take for a request.
 const DEADLINE: Duration = Duration::from_secs(20);
+/// The same for an XDP program. Cards set up their queues anew, for seconds each; one answer that comes too late would
+/// be followed by others, since the port tries again.
+const ATTACH_DEADLINE: Duration = Duration::from_secs(120);
 
 /// The device opener of this process.
 struct Opener {
@@ -23,44 +26,69 @@ struct Opener {
     number: u32,
 }
 
-static OPENER: Mutex<Option<Opener>> = Mutex::new(None);
+/// What was made of the device opener of this process.
+enum State {
+    /// It has none, and enters namespaces by itself.
+    None,
+    Started(Opener),
+    /// Why it has none. It gives up the right to enter namespaces by itself.
+    Failed(String),
+}
 
-fn opener() -> MutexGuard<'static, Option<Opener>> {
+static OPENER: Mutex<State> = Mutex::new(State::None);
+
+fn opener() -> MutexGuard<'static, State> {
     OPENER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Begins the process that opens devices in other namespaces for this one from now on. `program` is one that calls
-/// [`super::serve`]; it gets the socket as its standard input.
+/// [`super::serve`]; it gets the socket as its standard input. If the program calls [`super::end_with_parent`], it ends
+/// with the calling thread.
 ///
 /// # Errors
-/// The system refuses a socket or the process.
+/// The system refuses a socket or the process. Devices in other namespaces are not opened from then on.
 pub fn start(program: &mut Command) -> io::Result<()> {
-    let (socket, of_opener) = channel::pair(DEADLINE)?;
+    let started = spawn(program);
+    let (state, done) = match started {
+        Ok(started) => (State::Started(started), Ok(())),
+        Err(error) => (State::Failed(format!("was not started ({error})")), Err(error)),
+    };
+    *opener() = state;
+    done
+}
+
+fn spawn(program: &mut Command) -> io::Result<Opener> {
+    let (socket, of_opener) = channel::pair()?;
     let process = program.stdin(Stdio::from(of_opener)).stdout(Stdio::null()).spawn()?;
-    *opener() = Some(Opener { socket, process, number: 0 });
-    Ok(())
+    Ok(Opener { socket, process, number: 0 })
 }
 
 /// Ends the process that [`start`] began, and waits for its end.
 pub fn end() {
-    let Some(Opener { socket, mut process, .. }) = opener().take() else { return };
+    let state = std::mem::replace(&mut *opener(), State::None);
+    let State::Started(Opener { socket, mut process, .. }) = state else { return };
     drop(socket);
     let _ = process.wait();
 }
 
-/// Whether this process has a device opener, be it dead.
-pub(super) fn is_started() -> bool {
-    opener().is_some()
+/// Whether this process leaves namespaces to a device opener, be that dead or never started.
+pub(super) fn is_in_charge() -> bool {
+    !matches!(*opener(), State::None)
 }
 
 /// Has an operation performed in the namespace of that name.
 pub(super) fn ask(netns: &str, operation: Operation) -> Opened<Outcome> {
     let mut opener = opener();
-    let opener = opener.as_mut().ok_or_else(|| unavailable("was not started".to_owned()))?;
+    let opener = match &mut *opener {
+        State::Started(opener) => opener,
+        State::Failed(reason) => return Err(unavailable(reason.clone())),
+        State::None => return Err(unavailable("was not started".to_owned())),
+    };
     let expected = operation.descriptors();
-    let (answer, descriptors) = match opener.exchange(netns, operation) {
+    let deadline = deadline(&operation);
+    let (answer, descriptors) = match opener.exchange(netns, operation, deadline) {
         Ok(answered) => answered,
-        Err(error) => return Err(unavailable(opener.reason(&error))),
+        Err(error) => return Err(unavailable(opener.reason(&error, deadline))),
     };
     match answer.result {
         Ok(done) if descriptors.len() == expected => {
@@ -79,6 +107,11 @@ pub(super) fn ask(netns: &str, operation: Operation) -> Opened<Outcome> {
     }
 }
 
+/// How long that may take.
+fn deadline(operation: &Operation) -> Duration {
+    if matches!(operation, Operation::AttachXdp { .. }) { ATTACH_DEADLINE } else { DEADLINE }
+}
+
 fn unavailable(reason: String) -> OpenError {
     OpenError::NoOpener { reason }
 }
@@ -88,9 +121,11 @@ impl Opener {
         &mut self,
         netns: &str,
         operation: Operation,
+        deadline: Duration,
     ) -> io::Result<(Answer, Vec<OwnedFd>)> {
         self.number = self.number.wrapping_add(1);
         let request = Request { number: self.number, netns: netns.to_owned(), operation };
+        channel::give_up_after(&self.socket, deadline)?;
         channel::send(&self.socket, &request.encode(), &[])?;
         let mut bytes = [0; ANSWER_MAX];
         loop {
@@ -104,16 +139,48 @@ impl Opener {
     }
 
     /// What is wrong with the process.
-    fn reason(&mut self, error: &io::Error) -> String {
+    fn reason(&mut self, error: &io::Error, deadline: Duration) -> String {
         match (self.process.try_wait(), error.kind()) {
             (Ok(Some(status)), _) => format!("has ended ({status})"),
             (_, ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                 "has ended".to_owned()
             }
             (_, ErrorKind::WouldBlock) => {
-                format!("did not answer within {} s", DEADLINE.as_secs())
+                format!("did not answer within {} s", deadline.as_secs())
             }
             _ => format!("does not work: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::{getsockopt, sockopt};
+
+    use super::*;
+    use crate::config::XdpAttach;
+    use crate::device_opener::SocketKind;
+    use crate::device_opener::message::Done;
+
+    /// An opener that has answered already; returns the seconds that the client would have waited.
+    fn waits(operation: Operation) -> i64 {
+        let (socket, of_opener) = channel::pair().unwrap();
+        let done = Done { descriptors: 0, ..Done::default() };
+        let answer = Answer { number: 1, result: Ok(done) }.encode();
+        channel::send(&of_opener, &answer, &[]).unwrap();
+        let process = Command::new("/bin/true").spawn().unwrap();
+        let mut opener = Opener { socket, process, number: 0 };
+        let deadline = deadline(&operation);
+        opener.exchange("blue", operation, deadline).unwrap();
+        opener.process.wait().unwrap();
+        getsockopt(&opener.socket, sockopt::ReceiveTimeout).unwrap().tv_sec()
+    }
+
+    #[test]
+    fn an_xdp_program_may_take_longer() {
+        let attach = XdpAttach::Auto;
+        let slow = Operation::AttachXdp { index: 1, attach, is_virtual: false, fragments: false };
+        assert_eq!(waits(Operation::Socket(SocketKind::Packet)), 20);
+        assert_eq!(waits(slow), 120);
     }
 }

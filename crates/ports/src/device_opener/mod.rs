@@ -26,7 +26,7 @@ use operation::{HAS_TAG_FUNCTION, IS_NATIVE, Outcome};
 
 pub use client::{end, start};
 pub use operation::{Operation, SocketKind};
-pub use server::{inherited_socket, serve};
+pub use server::{Trouble, end_with_parent, inherited_socket, serve};
 
 /// What was opened; the outer error is about the namespace, or the way there.
 type Opened<T> = Result<io::Result<T>, OpenError>;
@@ -39,7 +39,7 @@ pub(crate) fn flat<T>(opened: Opened<T>) -> io::Result<T> {
 /// Performs an operation in the namespace `netns`; `None`: our own.
 fn perform(netns: Option<&str>, operation: Operation) -> Opened<Outcome> {
     match netns {
-        Some(name) if client::is_started() => client::ask(name, operation),
+        Some(name) if client::is_in_charge() => client::ask(name, operation),
         _ => netns::within(netns, || operation.perform()),
     }
 }

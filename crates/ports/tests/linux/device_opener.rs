@@ -25,18 +25,25 @@ fn program(role: &str, filter: &[&str]) -> Command {
     program
 }
 
+/// The arguments of the test that is an opener.
+const BE_OPENER: [&str; 2] = ["--exact", "device_opener::be_opener"];
+
 fn opener() -> Command {
-    program("opener", &["--exact", "device_opener::be_opener"])
+    program("opener", &BE_OPENER)
 }
 
 /// Not a test: what the process of the opener does.
 #[test]
 fn be_opener() {
-    if std::env::var(ROLE).as_deref() != Ok("opener") {
+    let role = std::env::var(ROLE).unwrap_or_default();
+    if !["opener", "bound opener"].contains(&&*role) {
         return;
     }
     let socket = device_opener::inherited_socket().expect("a socket");
-    device_opener::serve(&socket, || eprintln!("refused")).expect("it ends in order");
+    if role == "bound opener" {
+        device_opener::end_with_parent(&socket).expect("a parent");
+    }
+    device_opener::serve(&socket, |trouble| eprintln!("{trouble:?}")).expect("it ends in order");
     // Without the words of the harness.
     std::process::exit(0);
 }
@@ -65,10 +72,14 @@ impl Drop for Peer {
 
 impl Peer {
     fn start() -> Self {
+        Self::begin(opener())
+    }
+
+    fn begin(mut opener: Command) -> Self {
         let kind = (AddressFamily::Unix, SockType::SeqPacket);
         let (ours, theirs) =
             socketpair(kind.0, kind.1, None, SockFlag::SOCK_CLOEXEC).expect("a pair");
-        let process = opener().stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn();
+        let process = opener.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn();
         Self { socket: Some(ours), process: process.expect("an opener") }
     }
 
@@ -151,6 +162,34 @@ fn the_opener_ends_with_the_other_end_of_its_socket() {
     assert!(peer.process.wait().expect("a child").success());
 }
 
+/// Its socket is still open: whoever took the forwarder over may have passed the other end on.
+#[test]
+fn an_opener_ends_with_its_parent_whoever_has_the_socket() {
+    let begin = || {
+        let peer = Peer::begin(program("bound opener", &BE_OPENER));
+        // It is under way.
+        assert_eq!(peer.ask("..", Operation::Tun), Err(Refusal::Invalid));
+        peer
+    };
+    // The kernel counts the thread that started it as its parent (prctl(2), PR_SET_PDEATHSIG).
+    let mut peer = std::thread::spawn(begin).join().expect("no panic");
+    until("it ends", || peer.process.try_wait().expect("a child").is_some());
+    let status = peer.process.wait().expect("a child");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+}
+
+#[test]
+fn an_opener_of_another_parent_does_not_begin() {
+    let mut between = Command::new("/bin/sh");
+    between
+        .args(["-c", r#""$0" "$@"; exit $?"#])
+        .arg(std::env::current_exe().expect("this program"));
+    between.args(BE_OPENER).env(ROLE, "bound opener");
+    let mut peer = Peer::begin(between);
+    until("it ends", || peer.process.try_wait().expect("a child").is_some());
+    assert!(!peer.process.wait().expect("a child").success());
+}
+
 /// Runs this test in a process of its own, whose ports are opened by an opener; whether this is that process.
 fn in_user(test: &str) -> bool {
     if std::env::var_os(ROLE).is_some() {
@@ -195,12 +234,16 @@ fn an_opener_that_has_ended_is_an_error() {
     }
     let Some([near, _far]) = namespaces("an_opener_that_has_ended") else { return };
     device_opener::end();
-    // One that ends at once.
-    device_opener::start(&mut Command::new("/bin/true")).expect("started");
     let pool = stoa_engine::Pool::leak(512, stoa_engine::pool::HugePages::Never).expect("memory");
     let netns = Some(near.name().to_owned());
     let config =
         PortConfig::AfPacket(AfPacketConfig { device: "lo".into(), netns, ..Default::default() });
+    // One that does not begin.
+    assert!(device_opener::start(&mut Command::new("/no/such/program")).is_err());
+    let text = stoa_ports::open(&config, pool).err().expect("refused").to_string();
+    assert!(text.contains("was not started") && text.contains("restart the forwarder"), "{text}");
+    // One that ends at once.
+    device_opener::start(&mut Command::new("/bin/true")).expect("started");
     let begun = Instant::now();
     loop {
         let error = stoa_ports::open(&config, pool).err().expect("refused");

@@ -20,11 +20,11 @@ pub struct Arguments {
 
 /// Forwards until it is terminated.
 pub fn execute(arguments: Arguments) -> Outcome {
-    supervise::end_with_supervisor()
-        // Before this process may begin no other one.
-        .and_then(|()| stoa_forwarder::device_opener::start())
-        .and_then(|()| privileges::confine(privileges::Process::Forwarder))
-        .map_err(|error| Failure::context("the forwarder cannot start", error))?;
+    let failed = |error| Failure::context("the forwarder cannot start", error);
+    supervise::end_with_supervisor().map_err(failed)?;
+    // Before this process may begin no other one.
+    stoa_forwarder::device_opener::start();
+    privileges::confine(privileges::Process::Forwarder).map_err(failed)?;
     let [pcap, memif] = arguments.folders.absolute()?;
     let folders = stoa_forwarder::Folders { pcap, memif };
     stoa_forwarder::run(stoa_forwarder::Options { socket: arguments.socket, folders })

@@ -86,7 +86,7 @@ fn the_device_opener_has_only_what_it_needs() {
     }
     assert_eq!((set(fields, "CapInh"), set(fields, "CapAmb")), (0, 0));
     assert_eq!((&*fields["NoNewPrivs"], &*fields["Seccomp"]), ("1", "2"));
-    // Its socket twice, nothing, the log, and a folder of settings.
+    // Its socket twice, nothing, the log, and two folders: settings, and what the kernel says about itself.
     let open = std::fs::read_dir(format!("/proc/{opener}/fd")).unwrap().flatten();
     let mut open: Vec<String> = open
         .map(|entry| std::fs::read_link(entry.path()).unwrap().to_string_lossy().into_owned())
@@ -94,7 +94,8 @@ fn the_device_opener_has_only_what_it_needs() {
         .collect();
     open.sort();
     let log = router.path("log").display().to_string();
-    let mut expected = ["/dev/null", "/proc/sys/net", "socket", "socket", &log];
+    let itself = format!("/proc/{opener}");
+    let mut expected = ["/dev/null", "/proc/sys/net", "socket", "socket", &log, &itself];
     expected.sort_unstable();
     assert_eq!(open, expected);
     let environment = std::fs::read(format!("/proc/{opener}/environ")).unwrap();
