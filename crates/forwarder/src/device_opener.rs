@@ -9,6 +9,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use caps::{CapSet, Capability};
@@ -55,7 +56,8 @@ fn try_start() -> io::Result<()> {
         return Ok(());
     }
     let mut program = Command::new(PROGRAM);
-    program.arg(COMMAND).env_clear();
+    // The name of the program in lists of processes, not that of the link.
+    program.arg0("stoa").arg(COMMAND).env_clear();
     program.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     device_opener::start(&mut program)
 }
@@ -76,6 +78,7 @@ impl DeviceOpener {
     /// Somebody else started this process, or the forwarder has ended.
     pub fn new() -> io::Result<Self> {
         let socket = device_opener::inherited_socket()?;
+        nix::sys::prctl::set_name(c"stoa")?;
         device_opener::end_with_parent(&socket)?;
         // Nobody may read its memory or trace it, whatever rights they share.
         nix::sys::prctl::set_dumpable(false)?;

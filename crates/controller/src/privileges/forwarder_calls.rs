@@ -1,8 +1,8 @@
 //! System calls that the forwarder does not make, or only with some arguments.
 //!
-//! An attacker who executes code in the forwarder must not end or steer other processes: the forwarder has the same user
-//! as the supervisor and the controller. Besides kill(2), Linux sends signals for descriptors (fcntl(2), F_SETOWN) and
-//! for limits (setrlimit(2), RLIMIT_CPU). Landlock's scope of signals would keep the kernel from ending the device
+//! An attacker who executes code in the forwarder must not end or steer other processes: the forwarder has the same
+//! user as the supervisor and the controller. Besides kill(2), Linux sends signals for descriptors (fcntl(2), F_SETOWN)
+//! and for limits (setrlimit(2), RLIMIT_CPU). Landlock's scope of signals would keep the kernel from ending the device
 //! opener with the forwarder, which the forwarder's exit does with the rights of the forwarder (`stoa_ports`,
 //! `device_opener/server.rs`).
 
@@ -27,8 +27,8 @@ const BEGINS_A_THREAD: u64 = libc::CLONE_THREAD as u64;
 const SIGNALS: [c_long; 4] =
     [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
 
-/// The process that gets the signals of a descriptor (asm-generic/fcntl.h): F_SETOWN, whose argument is the process, and
-/// F_SETOWN_EX, whose argument is in memory. F_SETSIG, the number of the signal, remains: it goes to the owner.
+/// The process that gets the signals of a descriptor (asm-generic/fcntl.h): F_SETOWN, whose argument is the process,
+/// and F_SETOWN_EX, whose argument is in memory. F_SETSIG, the number of the signal, remains: it goes to the owner.
 const OWNER: [u64; 2] = [8, 15];
 /// The same by ioctl(2), with the process in memory: FIOSETOWN and SIOCSPGRP (asm-generic/sockios.h). And TIOCSTI
 /// (asm-generic/ioctls.h), which types on the terminal of the supervisor.

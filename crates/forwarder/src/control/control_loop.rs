@@ -252,6 +252,12 @@ impl super::ForwarderState {
         CAPABILITIES.iter().for_each(|capability| (capability.tick)(self));
         self.fib.settle();
         self.graveyard.sweep();
+        if let Some(status) = stoa_ports::device_opener::newly_ended() {
+            tracing::error!(
+                "the device opener has ended ({status}): devices in other network namespaces that come later are not \
+                 opened; restart the forwarder"
+            );
+        }
     }
 
     fn has_punts(&self) -> bool {

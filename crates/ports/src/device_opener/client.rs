@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ struct Opener {
     process: Child,
     /// Of the last request.
     number: u32,
+    /// Whether [`newly_ended`] has told that the process has ended.
+    has_ended: bool,
 }
 
 /// What was made of the device opener of this process.
@@ -60,7 +62,7 @@ pub fn start(program: &mut Command) -> io::Result<()> {
 fn spawn(program: &mut Command) -> io::Result<Opener> {
     let (socket, of_opener) = channel::pair()?;
     let process = program.stdin(Stdio::from(of_opener)).stdout(Stdio::null()).spawn()?;
-    Ok(Opener { socket, process, number: 0 })
+    Ok(Opener { socket, process, number: 0, has_ended: false })
 }
 
 /// Ends the process that [`start`] began, and waits for its end.
@@ -69,6 +71,15 @@ pub fn end() {
     let State::Started(Opener { socket, mut process, .. }) = state else { return };
     drop(socket);
     let _ = process.wait();
+}
+
+/// How the process that [`start`] began has ended, once. To be called from time to time; never waits.
+pub fn newly_ended() -> Option<ExitStatus> {
+    let mut state = OPENER.try_lock().ok()?;
+    let State::Started(opener) = &mut *state else { return None };
+    let status = if opener.has_ended { None } else { opener.process.try_wait().ok()? };
+    opener.has_ended |= status.is_some();
+    status
 }
 
 /// Whether this process leaves namespaces to a device opener, be that dead or never started.

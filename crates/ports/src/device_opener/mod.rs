@@ -24,7 +24,7 @@ use crate::error::OpenError;
 use crate::{netdevice, netns};
 use operation::{HAS_TAG_FUNCTION, IS_NATIVE, Outcome};
 
-pub use client::{end, start};
+pub use client::{end, newly_ended, start};
 pub use operation::{Operation, SocketKind};
 pub use server::{Trouble, end_with_parent, inherited_socket, serve};
 
