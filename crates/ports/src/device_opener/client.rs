@@ -180,7 +180,7 @@ mod tests {
         let answer = Answer { number: 1, result: Ok(done) }.encode();
         channel::send(&of_opener, &answer, &[]).unwrap();
         let process = Command::new("/bin/true").spawn().unwrap();
-        let mut opener = Opener { socket, process, number: 0 };
+        let mut opener = Opener { socket, process, number: 0, has_ended: false };
         let deadline = deadline(&operation);
         opener.exchange("blue", operation, deadline).unwrap();
         opener.process.wait().unwrap();
