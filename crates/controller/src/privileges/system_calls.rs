@@ -184,7 +184,7 @@ mod tests {
                 "owner" => drop(rare_calls::set_owner(socket(), parent())),
                 "owner-ex" => drop(rare_calls::set_owner_of_kind(socket(), parent())),
                 "owner-ioctl" => drop(rare_calls::set_owner_by_ioctl(socket(), parent())),
-                "group-ioctl" => drop(rare_calls::set_group_by_ioctl(&socket(), parent())),
+                "group-ioctl" => drop(rare_calls::set_group_by_ioctl(socket(), parent())),
                 "limit" => drop(rare_calls::processor_time_limit(parent())),
                 "forwarder" => be_forwarder().unwrap(),
                 "opener" => be_opener(),
