@@ -3,13 +3,12 @@
 //! An attacker who executes code in the forwarder must not end or steer other processes: the forwarder has the same
 //! user as the supervisor and the controller. Besides kill(2), Linux sends signals for descriptors (fcntl(2), F_SETOWN)
 //! and for limits (setrlimit(2), RLIMIT_CPU). Landlock's scope of signals would keep the kernel from ending the device
-//! opener with the forwarder, which the forwarder's exit does with the rights of the forwarder (`stoa_ports`,
-//! `device_opener/server.rs`).
+//! opener with the forwarder, which it does with the rights of the forwarder (`stoa_ports`, `device_opener/server.rs`).
 
 use nix::libc::{self, c_long};
 use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-use super::system_calls::{Rules, X32, rules as of_all_interfaces};
+use super::call_rules::{Rules, X32, rules as of_all_interfaces};
 
 /// Forbidden with any arguments: new processes (the controller recognises the forwarder by its process,
 /// `operator_peers.rs`), and signals.

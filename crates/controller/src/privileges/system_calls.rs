@@ -3,11 +3,10 @@
 //!
 //! The device opener has the opposite, a list of what it may call (`opener_calls.rs`).
 
-use std::collections::BTreeMap;
-
 use nix::libc::{self, c_long};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
+use super::call_rules::{Rules, X32, rules};
 use super::confine::Process;
 use super::{forwarder_calls, opener_calls};
 
@@ -74,13 +73,8 @@ const FORBIDDEN: [c_long; 55] = [
 /// What only a controller must not call besides: the forwarder loads XDP programs.
 const FORBIDDEN_TO_CONTROLLER: [c_long; 1] = [libc::SYS_bpf];
 
-/// Marks calls of the x32 interface, which other kernels than those of Debian may have (x86-64 only).
-pub(super) const X32: i64 = 0x4000_0000;
 /// Numbers of x32 that x86-64 does not have: execve, ptrace, kexec_load, process_vm_readv and _writev, execveat.
 const OF_X32: [i64; 6] = [520, 521, 528, 539, 540, 545];
-
-/// The rules of a filter by the number of the system call.
-pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Ends this process, from now on, when it makes a system call that `process` must not make. Threads and programs that
 /// it starts inherit the filter.
@@ -95,16 +89,6 @@ pub(super) fn forbid(process: Process) -> Result<(), seccompiler::Error> {
         seccompiler::apply_filter(&program(rules([libc::SYS_setns]), refused)?)?;
     }
     seccompiler::apply_filter(&filter(process)?)
-}
-
-/// Rules without a condition on arguments, for both interfaces of the kernel.
-pub(super) fn rules(numbers: impl IntoIterator<Item = c_long>) -> Rules {
-    let mut all: Vec<i64> = numbers.into_iter().collect();
-    if cfg!(target_arch = "x86_64") {
-        let of_x32: Vec<i64> = all.iter().map(|number| number | X32).collect();
-        all.extend(of_x32);
-    }
-    all.into_iter().map(|number| (number, vec![])).collect()
 }
 
 fn program(rules: Rules, action: SeccompAction) -> Result<BpfProgram, seccompiler::Error> {
