@@ -1,5 +1,6 @@
 //! The capabilities that the ports of a configuration need, and those that are missing; `confine` gives up all others.
 
+mod call_rules;
 mod confine;
 mod forwarder_calls;
 mod opener_calls;
