@@ -1,18 +1,19 @@
-//! `stoa clear`: counters from 0, or no trace.
+//! `stoa clear`: counters from 0, no flows, or no trace.
 
 use std::process::ExitCode;
 
-use stoa_api::v1::{ClearCountersRequest, ClearTraceRequest};
+use stoa_api::v1::{ClearCountersRequest, ClearFlowsRequest, ClearTraceRequest};
 
 use crate::failure::{Outcome, plural};
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 
-/// Clear counters or the trace
+/// Clear counters, flows or the trace
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa clear counters              Count packets of all interfaces from 0
   stoa clear counters wan          Count those of one interface from 0
+  stoa clear flows                 Forget the flows of stateful rules: TCP has to connect anew
   stoa clear trace                 Stop tracing and remove the trace
 
 Cleared counters concern `show interfaces` and `top` until the controller restarts. Metrics, gNMI
@@ -33,6 +34,8 @@ enum What {
         #[arg(value_name = "INTERFACE", default_value = "", hide_default_value = true)]
         interface: String,
     },
+    /// Forget the flows of stateful rules: TCP has to connect anew
+    Flows,
     /// Stop tracing and remove the trace
     Trace,
 }
@@ -49,6 +52,13 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 let interfaces = plural(cleared as usize, "interface");
                 show::print(&format!(
                     "Counters of {interfaces} begin at 0; metrics, gNMI and RESTCONF go on counting."
+                ))?;
+            }
+            What::Flows => {
+                let cleared = client.clear_flows(ClearFlowsRequest {}).await?.into_inner().flows;
+                let flows = plural(cleared as usize, "flow");
+                show::print(&format!(
+                    "The router forgets {flows}; TCP connections have to open anew."
                 ))?;
             }
             What::Trace => {
