@@ -2,23 +2,22 @@
 //! is started, and what it may open.
 //!
 //! To enter a namespace takes CAP_SYS_ADMIN, with which whoever has taken over a process takes over the machine. The
-//! forwarder reads packets of strangers and has threads that share its memory. The opener reads short requests of the
+//! forwarder reads packets of anybody and has threads that share its memory. The opener reads short requests of the
 //! forwarder and nothing else.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use caps::{CapSet, Capability};
-use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, make_bitflags, path_beneath_rules,
-};
+use landlock::{AccessFs, RulesetError, make_bitflags};
 use nix::sys::signal::{SigSet, Signal};
 use stoa_ports::device_opener::{self, Trouble};
+
+use crate::control::file_access::{NAMESPACES, SETTINGS, create, enforce};
 
 /// The hidden command of the program that runs [`DeviceOpener`].
 const COMMAND: &str = "device-opener";
@@ -30,10 +29,6 @@ const PROGRAM: &str = "/proc/self/exe";
 /// not for it.
 const ENVIRONMENT: [&str; 3] = ["STOA_LOG", "STOA_LOG_FORMAT", "LD_LIBRARY_PATH"];
 
-/// Settings of network devices.
-const SETTINGS: &str = "/proc/sys/net";
-/// Network namespaces by name.
-const NAMESPACES: &str = "/run/netns";
 /// What it says about itself: capabilities, users.
 const ITSELF: &str = "/proc/self";
 /// What it reads: namespaces, and what the kernel says about its functions, its settings and this process.
@@ -113,19 +108,9 @@ impl DeviceOpener {
 
 /// By Landlock, as far as this version of Linux has it; the forwarder's log says so where it has not.
 fn restrict() -> Result<(), RulesetError> {
-    // A rule cannot name what does not exist yet. Where this user may not create it, nobody names a namespace yet.
-    let _ = DirBuilder::new().recursive(true).mode(0o755).create(NAMESPACES);
+    // Where this user may not create it, nobody names a namespace yet.
+    create(Path::new(NAMESPACES), 0o755);
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
-    let write = read | AccessFs::WriteFile;
-    let rules: [(&[&str], BitFlags<AccessFs>); 2] =
-        [(&READ, read), (&["/dev/net/tun", SETTINGS], write)];
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(ABI::V3))?
-        .create()?;
-    for (paths, access) in rules {
-        // Paths that do not exist are left out.
-        ruleset = ruleset.add_rules(path_beneath_rules(paths, access))?;
-    }
-    ruleset.restrict_self().map(drop)
+    let written = vec!["/dev/net/tun", SETTINGS];
+    enforce([(READ.to_vec(), read), (written, read | AccessFs::WriteFile)]).map(drop)
 }

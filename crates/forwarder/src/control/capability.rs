@@ -199,7 +199,7 @@ impl Verbs {
 macro_rules! capabilities {
     ($($name:ident: $state:ty,)*) => {
         /// The states of all capabilities.
-        #[allow(dead_code, reason = "some have all of their state in what workers share")]
+        #[expect(dead_code, reason = "some have all of their state in what workers share")]
         pub(super) struct Capabilities {
             $(pub(super) $name: $state,)*
         }

@@ -16,12 +16,12 @@ use landlock::{
 use stoa_ports::Folders;
 
 /// Network namespaces by name.
-const NAMESPACES: &str = "/run/netns";
+pub(crate) const NAMESPACES: &str = "/run/netns";
 /// Locks of devices (`stoa_ports`, `device_lock.rs`).
 const DEVICE_LOCKS: &str = "/run/stoa/devices";
 
 /// Settings of network devices, which are in the same folder for all network namespaces.
-const SETTINGS: &str = "/proc/sys/net";
+pub(crate) const SETTINGS: &str = "/proc/sys/net";
 
 /// Read by drivers and by the libraries of this program. Not all of /sys: with CAP_BPF and CAP_NET_ADMIN whoever opens
 /// a control group attaches programs to the packets of its processes. (O_PATH, which Landlock does not decide about,
@@ -89,7 +89,7 @@ pub(super) struct Pinned {
 }
 
 /// Creates a folder: rules are for folders that exist. Where this user may not, ports that need it say so.
-fn create(folder: &Path, mode: u32) {
+pub(crate) fn create(folder: &Path, mode: u32) {
     if let Err(error) = DirBuilder::new().recursive(true).mode(mode).create(folder) {
         tracing::debug!("{}: {error}", folder.display());
     }
@@ -109,12 +109,19 @@ fn rules(folders: &Folders) -> Result<RulesetStatus, RulesetError> {
         (locks.into(), files),
         (journal_of_test(), files),
     ];
+    enforce(rules)
+}
+
+/// Restricts this thread, and all threads that it starts, to these accesses to the files below these paths, as far as
+/// this version of Linux can. Paths that do not exist are left out.
+pub(crate) fn enforce<P: AsRef<Path>>(
+    rules: impl IntoIterator<Item = (Vec<P>, BitFlags<AccessFs>)>,
+) -> Result<RulesetStatus, RulesetError> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V3))?
         .create()?;
     for (paths, access) in rules {
-        // Paths that do not exist are left out.
         ruleset = ruleset.add_rules(path_beneath_rules(paths, access))?;
     }
     Ok(ruleset.restrict_self()?.ruleset)

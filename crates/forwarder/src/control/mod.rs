@@ -21,7 +21,7 @@ mod dry_run;
 mod duplicate_detection;
 mod features;
 mod fib;
-mod file_access;
+pub(crate) mod file_access;
 mod forwarder_state;
 mod host_interfaces;
 mod interface_index;

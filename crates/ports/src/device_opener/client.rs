@@ -24,7 +24,7 @@ struct Opener {
     process: Child,
     /// Of the last request.
     number: u32,
-    /// Whether [`newly_ended`] has told that the process has ended.
+    /// Whether [`newly_ended`] has reported the end of the process.
     has_ended: bool,
 }
 
