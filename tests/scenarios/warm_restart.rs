@@ -107,8 +107,11 @@ fn kill_repeatedly(half: &'static str, kills: usize) -> Result<()> {
     println!("{half}: {summary:?}");
     let summary = summary.unwrap_or_else(|lost| panic!("{lost}: {log}"));
     assert_eq!(summary.lives, kills + 1);
-    assert_eq!(summary.entries, 56, "48 that stay and 8 that come and go");
-    assert!(log.contains("test-sequences: 56 entries of the last process adopted"), "{log}");
+    // 48 stay and 8 come and go: the last process may have been killed between the removal of one and the next one.
+    assert!((55..=56).contains(&summary.entries), "{summary:?}");
+    let adopted =
+        format!("test-sequences: {} entries of the last process adopted", summary.entries);
+    assert!(log.contains(&adopted), "{log}");
     Ok(())
 }
 
