@@ -14,6 +14,7 @@ use crate::config::{AfPacketConfig, AfXdpConfig, AutoConfig, XdpAttach};
 use crate::error::OpenError;
 use crate::ethtool::{self, Driver};
 use crate::follow::{Follower, Retry};
+use crate::netns::Namespace;
 
 /// A port on a Linux network device.
 pub struct Auto {
@@ -60,7 +61,8 @@ pub fn open(config: &AutoConfig) -> Result<Auto, OpenError> {
 }
 
 fn choose(config: &AutoConfig) -> Result<(Inner, String), OpenError> {
-    let (follower, _) = Follower::new(&config.device, config.netns.as_deref())?;
+    let namespace = Namespace::find(config.netns.as_deref())?;
+    let (follower, _) = Follower::new(&config.device, namespace)?;
     let driver = follower.watch().map(|watch| ethtool::driver(watch, &config.device));
     let Driver { name, is_virtual } = driver.unwrap_or_default();
     if is_virtual {

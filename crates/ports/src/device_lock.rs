@@ -16,7 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::OpenError;
 use crate::netdevice::system;
-use crate::netns;
+use crate::netns::{Identity, Namespace};
 
 /// Where the files are, for the routers of one machine or container.
 const PLACE: &str = "/run/stoa/devices";
@@ -41,42 +41,34 @@ impl Drop for DeviceLock {
 }
 
 /// Namespace and device.
-type Name = (u64, u64, String);
+type Name = (Identity, String);
 
 /// What this process holds: a port may be opened anew beside its former self.
 static HELD: Mutex<BTreeMap<Name, Weak<DeviceLock>>> = Mutex::new(BTreeMap::new());
 
-/// Takes the device of the network namespace `netns` for this process; `None`: our own namespace.
+/// Takes the device of that network namespace for this process, whatever has the namespace's name by now.
 ///
 /// # Errors
-/// Another router holds it; the namespace is gone.
+/// Another router holds it.
 pub(crate) fn take(
-    netns: Option<&str>,
+    namespace: &Namespace,
     device: &str,
 ) -> std::result::Result<Arc<DeviceLock>, OpenError> {
-    let namespace = match netns {
-        Some(name) => netns::identity(netns)
-            .ok_or_else(|| OpenError::NoNamespace { netns: name.to_owned() })?,
-        None => {
-            let own = std::fs::metadata("/proc/thread-self/ns/net");
-            own.map(|file| (file.dev(), file.ino())).unwrap_or_default()
-        }
-    };
-    take_in(Path::new(PLACE), namespace, device)
+    take_in(Path::new(PLACE), namespace.identity(), device)
 }
 
 fn take_in(
     place: &Path,
-    namespace: netns::Identity,
+    namespace: Identity,
     device: &str,
 ) -> std::result::Result<Arc<DeviceLock>, OpenError> {
-    let name = (namespace.0, namespace.1, device.to_owned());
+    let name = (namespace, device.to_owned());
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     held.retain(|_, device_lock| device_lock.strong_count() > 0);
     if let Some(device_lock) = held.get(&name).and_then(Weak::upgrade) {
         return Ok(device_lock);
     }
-    let path = place.join(format!("{}-{device}", namespace.1));
+    let path = place.join(format!("{}-{device}", namespace.inode));
     let file = match lock(place, &path) {
         Ok(Locked::Ours(file)) => Some((path, file)),
         Ok(Locked::Others(pid)) => {
@@ -141,23 +133,25 @@ fn lock(place: &Path, path: &Path) -> Result<Locked> {
 mod tests {
     use super::*;
 
+    const NAMESPACE: Identity = Identity { device: 0, inode: 1 };
+
     #[test]
     fn a_device_has_one_router_and_that_one_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("devices");
         let device = format!("claim{}", std::process::id());
-        let first = take_in(&place, (0, 1), &device).unwrap();
+        let first = take_in(&place, NAMESPACE, &device).unwrap();
         // Anew in the same process: a changed port is tried beside its former self.
-        drop(take_in(&place, (0, 1), &device).unwrap());
+        drop(take_in(&place, NAMESPACE, &device).unwrap());
         // As another process would find it: what this one holds is forgotten, the lock is not.
         HELD.lock().unwrap().clear();
-        let error = take_in(&place, (0, 1), &device).unwrap_err();
+        let error = take_in(&place, NAMESPACE, &device).unwrap_err();
         assert!(error.may_pass(), "{error}");
         let expected =
             format!("device {device} of another router (process {})", std::process::id());
         assert!(error.to_string().starts_with(&expected), "{error}");
         drop(first);
-        drop(take_in(&place, (0, 1), &device).unwrap());
+        drop(take_in(&place, NAMESPACE, &device).unwrap());
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "nothing is left");
     }
 
@@ -177,7 +171,7 @@ mod tests {
         )
         .unwrap();
         nix::sys::socket::bind(std::os::fd::AsRawFd::as_raw_fd(&squatter), &address).unwrap();
-        let device_lock = take_in(&place, (0, 1), &device).unwrap();
+        let device_lock = take_in(&place, NAMESPACE, &device).unwrap();
         // Nor by the file: only its owner may open it, and no other user may create one.
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
         let file = std::fs::read_dir(&place).unwrap().next().unwrap().unwrap().path();

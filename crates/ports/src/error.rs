@@ -62,6 +62,14 @@ pub enum OpenError {
         /// Name or path.
         netns: String,
     },
+    /// Another network namespace has the name since the device was looked up.
+    #[error(
+        "network namespace {netns} was deleted and made again: the device is opened anew there"
+    )]
+    OtherNamespace {
+        /// Name or path.
+        netns: String,
+    },
     /// The process that opens devices in other network namespaces does not do it.
     #[error(
         "the device opener, by which the forwarder reaches other network namespaces, {reason}: restart the forwarder"
@@ -127,6 +135,7 @@ impl OpenError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::NoDevice { .. } | Self::NoNamespace { .. } | Self::Busy { .. } => true,
+            Self::OtherNamespace { .. } => true,
             Self::System { .. } | Self::Unsupported { .. } | Self::NoOpener { .. } => true,
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::AddrInUse,
             Self::Config { .. } | Self::NotBuilt { .. } | Self::Permission { .. } => false,

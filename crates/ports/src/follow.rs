@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::device_lock::{self, DeviceLock};
+use crate::device_opener;
 use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
-use crate::{device_opener, netns};
+use crate::netns::Namespace;
 
 /// How often the follower checks for a namespace that is gone.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -29,21 +30,21 @@ pub(crate) struct Follower {
     device_lock: Option<Arc<DeviceLock>>,
     /// Why the device could not be locked in an existing namespace.
     refused: Option<String>,
-    home: Option<netns::Identity>,
+    /// The namespace that `watch` is in.
+    home: Option<Namespace>,
     last_check: Instant,
 }
 
 impl Follower {
-    /// Follows the Ethernet device `name` of the namespace `netns`.
+    /// Follows the Ethernet device `name` of the namespace `home`.
     ///
     /// # Errors
-    /// No such namespace or device; the device is no Ethernet device.
-    pub fn new(name: &str, netns: Option<&str>) -> Result<(Self, Device), OpenError> {
+    /// The namespace is gone; no such device; the device is no Ethernet device.
+    pub fn new(name: &str, home: Namespace) -> Result<(Self, Device), OpenError> {
         netdevice::check_name(name)?;
-        let home = netns::identity(netns);
-        let watch = device_opener::watch(netns)?.map_err(system("watch network devices"))?;
+        let watch = device_opener::watch(&home)?.map_err(system("watch network devices"))?;
         let device = netdevice::device(&watch, name).map_err(system("query a network device"))?;
-        let netns = netns.map(str::to_owned);
+        let netns = home.named().map(|(netns, _)| netns.to_owned());
         let Some(device) = device else {
             return Err(OpenError::NoDevice { device: name.to_owned(), netns });
         };
@@ -51,9 +52,9 @@ impl Follower {
             let reason = format!("{name} is not an Ethernet device: choose one that is");
             return Err(OpenError::Config { field: "device", reason });
         }
-        let device_lock = Some(device_lock::take(netns.as_deref(), name)?);
+        let device_lock = Some(device_lock::take(&home, name)?);
         let (name, last_check) = (name.to_owned(), Instant::now());
-        let (watch, refused) = (Some(watch), None);
+        let (watch, refused, home) = (Some(watch), None, Some(home));
         Ok((Self { name, netns, watch, device_lock, refused, home, last_check }, device))
     }
 
@@ -62,9 +63,13 @@ impl Follower {
         &self.name
     }
 
-    /// The namespace as it was given.
-    pub fn netns(&self) -> Option<&str> {
-        self.netns.as_deref()
+    /// The device's namespace.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn home(&self) -> Result<&Namespace, OpenError> {
+        let gone = || OpenError::NoNamespace { netns: self.netns.clone().unwrap_or_default() };
+        self.home.as_ref().ok_or_else(gone)
     }
 
     /// The namespace as text: ` in blue`.
@@ -84,23 +89,19 @@ impl Follower {
 
     /// Queries the device's present state.
     pub fn refresh(&mut self) -> Option<Device> {
-        if self.netns.is_some() {
-            let now = netns::identity(self.netns.as_deref());
-            if now.is_none() || now != self.home {
-                (self.watch, self.device_lock, self.home) = (None, None, None);
-            }
+        if self.home.as_ref().is_some_and(|home| !home.is_current()) {
+            (self.watch, self.device_lock, self.home) = (None, None, None);
         }
         if self.watch.is_none() && self.last_check.elapsed() >= CHECK_INTERVAL {
             self.last_check = Instant::now();
-            let home = netns::identity(self.netns.as_deref());
             self.refused = None;
-            match home.map(|_| self.enter()) {
-                Some(Ok((watch, device_lock))) => {
+            match self.enter() {
+                Ok((watch, device_lock, home)) => {
                     (self.watch, self.device_lock, self.home) =
-                        (Some(watch), Some(device_lock), home);
+                        (Some(watch), Some(device_lock), Some(home));
                 }
-                Some(Err(error)) => self.refused = Some(error.to_string()),
-                None => {}
+                Err(OpenError::NoNamespace { .. }) => {}
+                Err(error) => self.refused = Some(error.to_string()),
             }
         }
         let watch = self.watch.as_ref()?;
@@ -108,11 +109,12 @@ impl Follower {
         netdevice::device(watch, &self.name).ok()?.filter(|device| device.ethernet)
     }
 
-    /// Watches devices in the namespace, and locks ours.
-    fn enter(&self) -> Result<(OwnedFd, Arc<DeviceLock>), OpenError> {
-        let netns = self.netns.as_deref();
-        let watch = device_opener::watch(netns)?.map_err(system("watch network devices"))?;
-        Ok((watch, device_lock::take(netns, &self.name)?))
+    /// Watches devices in the namespace that has the name now, and locks ours.
+    fn enter(&self) -> Result<(OwnedFd, Arc<DeviceLock>, Namespace), OpenError> {
+        let home = Namespace::find(self.netns.as_deref())?;
+        let watch = device_opener::watch(&home)?.map_err(system("watch network devices"))?;
+        let device_lock = device_lock::take(&home, &self.name)?;
+        Ok((watch, device_lock, home))
     }
 
     /// Why the device cannot carry packets now; `None`: it can.

@@ -40,7 +40,7 @@ pub use error::OpenError;
 pub use folders::Folders;
 pub use generator::{GreTunnels, Senders};
 pub use link::MTU_MAX;
-pub use netns::{NotEntered, Step};
+pub use netns::{Identity, NotEntered, Step};
 pub use tunnel::{Encapsulation, TunnelConfig};
 
 use stoa_engine::{Pool, Port};

@@ -1,10 +1,10 @@
-//! Work inside another network namespace, by a program that may enter it.
+//! Network namespaces by name, and work inside one, by a program that may enter it.
 //!
 //! A forwarder does not: its device opener does (`device_opener`).
 
-use std::fs::OpenOptions;
+use std::fs::{Metadata, OpenOptions};
 use std::io::Error;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 
@@ -13,18 +13,70 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::error::OpenError;
 
-/// Does `work` in the namespace `netns`: a name below `/run/netns`, a path, or `None` for our
-/// own. What `work` opens stays in that namespace. Takes some 50 µs.
-///
-/// # Errors
-/// No such namespace; no right to enter it (CAP_SYS_ADMIN); no thread left for the work.
-pub(crate) fn within<T: Send>(
-    netns: Option<&str>,
-    work: impl FnOnce() -> T + Send,
-) -> Result<T, OpenError> {
-    match netns {
-        Some(name) => enter(name, work).map_err(|error| explain(name, error)),
-        None => Ok(work()),
+/// Which namespace a name means: device and inode of its file. The kernel may give both to a later namespace, once
+/// nothing holds this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+}
+
+impl From<Metadata> for Identity {
+    fn from(file: Metadata) -> Self {
+        Self { device: file.dev(), inode: file.ino() }
+    }
+}
+
+/// The namespace of a device: the name, and which namespace had it when the driver looked it up. All that the driver
+/// opens for the device is in that one: a name may be deleted and given to another namespace at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Namespace(Option<(String, Identity)>);
+
+impl Namespace {
+    /// Our own.
+    pub const OWN: Self = Self(None);
+
+    /// The one that `netns` names now: a name below `/run/netns`, a path, or `None` for our own.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn find(netns: Option<&str>) -> Result<Self, OpenError> {
+        let Some(name) = netns else { return Ok(Self::OWN) };
+        let file = std::fs::metadata(path(name)).map_err(Step::Open.failed());
+        let file = file.map_err(|error| explain(name, error))?;
+        Ok(Self(Some((name.to_owned(), file.into()))))
+    }
+
+    /// The name, unless it is our own, and which one that was.
+    pub fn named(&self) -> Option<(&str, Identity)> {
+        self.0.as_ref().map(|(name, identity)| (name.as_str(), *identity))
+    }
+
+    /// Whether it still has its name. Our own always has.
+    pub fn is_current(&self) -> bool {
+        let Some((name, identity)) = self.named() else { return true };
+        std::fs::metadata(path(name)).is_ok_and(|file| Identity::from(file) == identity)
+    }
+
+    /// Which one it is, our own, too.
+    pub fn identity(&self) -> Identity {
+        let own = || std::fs::metadata("/proc/thread-self/ns/net").map(Identity::from);
+        self.named().map_or_else(|| own().unwrap_or_default(), |(_, identity)| identity)
+    }
+
+    /// Does `work` in the namespace. What `work` opens stays there. Takes some 50 µs.
+    ///
+    /// # Errors
+    /// It is gone, or another one has its name; no right to enter it (CAP_SYS_ADMIN); no thread left for the work.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, OpenError> {
+        match self.named() {
+            Some((name, identity)) => {
+                enter(name, identity, work).map_err(|error| explain(name, error))
+            }
+            None => Ok(work()),
+        }
     }
 }
 
@@ -33,7 +85,7 @@ pub(crate) fn within<T: Send>(
 pub struct NotEntered {
     /// What failed.
     pub step: Step,
-    /// The system's error number.
+    /// The system's error number; ESTALE of [`Step::Compare`].
     pub errno: i32,
 }
 
@@ -42,6 +94,8 @@ pub struct NotEntered {
 pub enum Step {
     /// To open its file.
     Open,
+    /// To find the expected namespace there.
+    Compare,
     /// To begin a thread for the work.
     Thread,
     /// To enter it.
@@ -54,12 +108,20 @@ impl Step {
     }
 }
 
-/// Does `work` in the namespace of that name, on a thread of its own.
-pub(crate) fn enter<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T, NotEntered> {
+/// Does `work` in the namespace of that name, if it is the expected one, on a thread of its own.
+pub(crate) fn enter<T: Send>(
+    name: &str,
+    expected: Identity,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, NotEntered> {
     let mut options = OpenOptions::new();
     // A pipe of that name does not keep us waiting.
     options.read(true).custom_flags(libc::O_NONBLOCK);
     let file = options.open(path(name)).map_err(Step::Open.failed())?;
+    // What is open cannot change its identity before it is entered.
+    if Identity::from(file.metadata().map_err(Step::Open.failed())?) != expected {
+        return Err(NotEntered { step: Step::Compare, errno: libc::ESTALE });
+    }
     std::thread::scope(|scope| {
         // Only this short-lived thread changes its namespace: nothing has to be changed back.
         let inside = std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, || {
@@ -72,30 +134,6 @@ pub(crate) fn enter<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Res
     })
 }
 
-/// Which namespace a name means now: device and inode of its file.
-pub(crate) type Identity = (u64, u64);
-
-/// The namespace that `netns` names now; `None`: there is none of that name. Our own namespace is always there.
-pub(crate) fn identity(netns: Option<&str>) -> Option<Identity> {
-    use std::os::unix::fs::MetadataExt;
-    let Some(name) = netns else { return Some((0, 0)) };
-    let file = std::fs::metadata(path(name)).ok()?;
-    Some((file.dev(), file.ino()))
-}
-
-/// Checks that a name is still that of the namespace `before`: what was opened by that name since is in one namespace.
-///
-/// # Errors
-/// It was made anew, or is gone.
-pub(crate) fn check_same(netns: Option<&str>, before: Option<Identity>) -> Result<(), OpenError> {
-    match netns {
-        Some(name) if identity(netns) != before || before.is_none() => {
-            Err(OpenError::NoNamespace { netns: name.to_owned() })
-        }
-        _ => Ok(()),
-    }
-}
-
 fn path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { PathBuf::from("/run/netns").join(name) }
 }
@@ -106,6 +144,7 @@ pub(crate) fn explain(name: &str, NotEntered { step, errno }: NotEntered) -> Ope
     match (step, Errno::from_raw(errno)) {
         (Step::Open, Errno::ENOENT) => OpenError::NoNamespace { netns: name.to_owned() },
         (Step::Open, _) => OpenError::File { path: path(name), source },
+        (Step::Compare, _) => OpenError::OtherNamespace { netns: name.to_owned() },
         (Step::Enter, Errno::EPERM) => OpenError::Permission {
             what: format!("to enter network namespace {name}"),
             capability: "CAP_SYS_ADMIN",
@@ -126,9 +165,13 @@ pub(crate) fn explain(name: &str, NotEntered { step, errno }: NotEntered) -> Ope
 mod tests {
     use super::*;
 
+    fn within<T: Send>(netns: &str, work: impl FnOnce() -> T + Send) -> Result<T, OpenError> {
+        Namespace::find(Some(netns))?.within(work)
+    }
+
     #[test]
     fn a_missing_namespace_is_named() {
-        let error = within(Some("stoa-no-such-namespace"), || ()).unwrap_err();
+        let error = Namespace::find(Some("stoa-no-such-namespace")).unwrap_err();
         assert!(matches!(error, OpenError::NoNamespace { .. }), "{error}");
         assert!(error.to_string().contains("stoa-no-such-namespace"));
     }
@@ -154,7 +197,7 @@ mod tests {
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
         };
         limit(pages * 4096 + (1 << 20));
-        let answer = within(Some("/proc/self/ns/net"), || ());
+        let answer = within("/proc/self/ns/net", || ());
         limit(libc::RLIM_INFINITY);
         let error = answer.unwrap_err().to_string();
         assert!(error.contains("make a thread"), "{error}");
@@ -162,7 +205,7 @@ mod tests {
 
     #[test]
     fn to_enter_takes_a_capability() {
-        let enter = || within(Some("/proc/self/ns/net"), || ()).map_err(|error| error.to_string());
+        let enter = || within("/proc/self/ns/net", || ()).map_err(|error| error.to_string());
         let without = std::thread::spawn(move || {
             stoa_engine::capabilities::keep(&[]).unwrap();
             enter()
@@ -173,9 +216,9 @@ mod tests {
             return;
         }
         assert_eq!(enter(), Ok(()));
-        let panics = std::thread::spawn(|| within(Some("/proc/self/ns/net"), || panic!("inside")));
+        let panics = std::thread::spawn(|| within("/proc/self/ns/net", || panic!("inside")));
         assert!(panics.join().is_err(), "a panic comes back");
-        let error = within(Some("/dev/null"), || ()).unwrap_err().to_string();
+        let error = within("/dev/null", || ()).unwrap_err().to_string();
         assert!(error.contains("not a network namespace"), "{error}");
     }
 
@@ -186,18 +229,26 @@ mod tests {
         let name = path.to_str();
         let link = |to: &str| std::os::unix::fs::symlink(to, &path).unwrap();
         link("/proc/self/ns/net");
-        let before = identity(name);
-        assert!(check_same(name, before).is_ok());
+        let before = Namespace::find(name).unwrap();
+        let identity = before.identity();
+        assert_eq!(identity, Namespace::OWN.identity());
+        assert!(before.is_current() && Namespace::OWN.is_current());
         std::fs::remove_file(&path).unwrap();
-        assert!(check_same(name, before).unwrap_err().may_pass(), "it is gone");
+        assert!(!before.is_current());
+        let gone = before.within(|| ()).unwrap_err();
+        assert!(gone.may_pass() && matches!(gone, OpenError::NoNamespace { .. }), "{gone}");
         link("/proc/self/ns/mnt");
-        assert!(check_same(name, before).unwrap_err().may_pass(), "another one has its name");
-        assert!(check_same(None, identity(None)).is_ok());
+        assert!(!before.is_current());
+        assert_eq!(before.identity(), identity, "what was looked up stays, also for the lock");
+        // Without the right to enter namespaces, too: it is compared before.
+        let other = before.within(|| ()).unwrap_err();
+        assert!(other.may_pass() && other.to_string().contains("made again"), "{other}");
     }
 
     #[test]
     fn without_a_name_we_stay() {
         let here = std::thread::current().id();
-        assert_eq!(within(None, || std::thread::current().id()).unwrap(), here);
+        let own = Namespace::find(None).unwrap();
+        assert_eq!(own.within(|| std::thread::current().id()).unwrap(), here);
     }
 }

@@ -17,6 +17,7 @@ use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage}
 
 use crate::device_opener::{self, SocketKind};
 use crate::netdevice;
+use crate::netns::Namespace;
 
 /// What Linux does with the frames that a device receives.
 pub(super) enum Linux {
@@ -33,16 +34,16 @@ impl Linux {
     /// Has the device's frames dropped behind the sockets, which are bound to it already, unless it has
     /// an address in Linux or another device of Linux is on it (a bridge, a bond, a VLAN):
     /// it may be in use, perhaps to reach this machine.
-    pub fn keep_out(netns: Option<&str>, index: c_int) -> Self {
+    pub fn keep_out(namespace: &Namespace, index: c_int) -> Self {
         let index = index as u32;
         // What is unknown counts as so.
-        if has_address(netns, index).unwrap_or(true) {
+        if has_address(namespace, index).unwrap_or(true) {
             return Self::Active("it has an address there".into());
         }
-        if is_below_another(netns, index).unwrap_or(true) {
+        if is_below_another(namespace, index).unwrap_or(true) {
             return Self::Active("another device there is on top of it".into());
         }
-        match device_opener::flat(device_opener::drop_behind_sockets(netns, index)) {
+        match device_opener::flat(device_opener::drop_behind_sockets(namespace, index)) {
             Ok(link) => Self::Blocked { _link: link },
             Err(error) => Self::Active(format!("no BPF program at its ingress: {error}")),
         }
@@ -58,9 +59,9 @@ impl Linux {
 }
 
 /// Whether a device of the namespace has a configured address in Linux.
-fn has_address(netns: Option<&str>, index: u32) -> std::io::Result<bool> {
+fn has_address(namespace: &Namespace, index: u32) -> std::io::Result<bool> {
     let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-    any(netns, all, |one| match one {
+    any(namespace, all, |one| match one {
         RouteNetlinkMessage::NewAddress(one) => one.header.index == index && is_configured(one),
         _ => false,
     })
@@ -76,8 +77,8 @@ fn is_configured(address: &AddressMessage) -> bool {
 }
 
 /// Whether a device of the namespace belongs to a bridge or a bond, or carries a VLAN or another device.
-fn is_below_another(netns: Option<&str>, index: u32) -> std::io::Result<bool> {
-    any(netns, RouteNetlinkMessage::GetLink(LinkMessage::default()), |one| match one {
+fn is_below_another(namespace: &Namespace, index: u32) -> std::io::Result<bool> {
+    any(namespace, RouteNetlinkMessage::GetLink(LinkMessage::default()), |one| match one {
         RouteNetlinkMessage::NewLink(link) => stands_on(link, index),
         _ => false,
     })
@@ -85,11 +86,11 @@ fn is_below_another(netns: Option<&str>, index: u32) -> std::io::Result<bool> {
 
 /// Whether one of all messages that answer `request` in the namespace is such.
 fn any(
-    netns: Option<&str>,
+    namespace: &Namespace,
     request: RouteNetlinkMessage,
     is_such: impl Fn(&RouteNetlinkMessage) -> bool,
 ) -> std::io::Result<bool> {
-    let socket = device_opener::flat(device_opener::socket(netns, SocketKind::Route))?;
+    let socket = device_opener::flat(device_opener::socket(namespace, SocketKind::Route))?;
     let socket = netdevice::to_kernel(socket)?;
     socket.set_non_blocking(false)?;
     let mut header = NetlinkHeader::default();

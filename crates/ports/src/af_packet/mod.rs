@@ -27,6 +27,7 @@ use crate::error::OpenError;
 use crate::follow::{Follower, Retry};
 use crate::link;
 use crate::netdevice::{Device, system};
+use crate::netns::Namespace;
 use alone::Linux;
 use ring::Ring;
 use rx::Receiver;
@@ -83,8 +84,8 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
     let tx_queues = link::queues("tx-queues", config.tx_queues, link::QUEUES_MAX)?;
     let name = &config.device;
     let mtu = link::mtu(config.mtu, link::MTU_MAX)?;
-    let netns = config.netns.as_deref();
-    if let Err(error) = device_opener::socket(netns, SocketKind::Packet)? {
+    let namespace = Namespace::find(config.netns.as_deref())?;
+    if let Err(error) = device_opener::socket(&namespace, SocketKind::Packet)? {
         return Err(match error.kind() {
             std::io::ErrorKind::PermissionDenied => OpenError::Permission {
                 what: format!("a packet socket on {name}"),
@@ -93,7 +94,7 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
             _ => system("open a packet socket")(error),
         });
     }
-    let (follower, last) = Follower::new(name, netns)?;
+    let (follower, last) = Follower::new(name, namespace)?;
     Ok(AfPacket {
         follower,
         rx_queues,
@@ -146,9 +147,9 @@ impl AfPacket {
         let mut sockets = Vec::new();
         let mut group = None;
         let longest = link::longest(self.mtu());
-        let netns = self.follower.netns();
+        let namespace = self.follower.home().map_err(std::io::Error::other)?;
         for number in 0..self.rx_queues {
-            let socket = Arc::new(sys::packet_socket(netns)?);
+            let socket = Arc::new(sys::packet_socket(namespace)?);
             sys::enlarge(&socket, SOCKET_BUFFER);
             for option in
                 [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING]
@@ -167,7 +168,7 @@ impl AfPacket {
             queues.rx.push(Box::new(Receiver::new(socket, ring, longest, self.shared.clone())));
         }
         for _ in 0..self.tx_queues {
-            let [plain, offload] = [sys::packet_socket(netns)?, sys::packet_socket(netns)?];
+            let [plain, offload] = [sys::packet_socket(namespace)?, sys::packet_socket(namespace)?];
             sys::set(&offload, libc::PACKET_VNET_HDR, &1i32)?;
             for socket in [&plain, &offload] {
                 sys::enlarge(socket, SOCKET_BUFFER);
@@ -177,7 +178,7 @@ impl AfPacket {
             }
             queues.tx.push(Box::new(Sender::new(plain, offload, self.shared.clone())));
         }
-        Ok((queues, sockets, Linux::keep_out(netns, index)))
+        Ok((queues, sockets, Linux::keep_out(namespace, index)))
     }
 
     /// Adds up what the kernel counted since the last time.

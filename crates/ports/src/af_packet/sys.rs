@@ -7,11 +7,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::device_opener::{self, SocketKind};
 use crate::netdevice::{bind_to, check};
+use crate::netns::Namespace;
 use crate::offload::VNET_HEADER;
 
-/// A packet socket of the namespace `netns` that receives nothing yet.
-pub(crate) fn packet_socket(netns: Option<&str>) -> Result<OwnedFd> {
-    device_opener::flat(device_opener::socket(netns, SocketKind::Packet))
+/// A packet socket of that namespace that receives nothing yet.
+pub(crate) fn packet_socket(namespace: &Namespace) -> Result<OwnedFd> {
+    device_opener::flat(device_opener::socket(namespace, SocketKind::Packet))
 }
 
 /// Sets an option of the packet level.

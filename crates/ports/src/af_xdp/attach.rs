@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 
 use super::{bpf, btf, program};
 use crate::config::XdpAttach;
+use crate::netns::Namespace;
 use crate::{af_packet, device_opener, ethtool, netdevice};
 
 /// Queues that the map has places for.
@@ -84,20 +85,21 @@ pub(crate) fn attach_program(
 }
 
 impl Attached {
-    /// Attaches to a device of the namespace `netns`; `fragments`: frames may be longer than a page.
+    /// Attaches to a device of that namespace; `fragments`: frames may be longer than a page.
     pub fn new(
-        netns: Option<&str>,
+        namespace: &Namespace,
         (name, index): (&str, i32),
         how: XdpAttach,
         is_virtual: bool,
         fragments: bool,
     ) -> Result<Self> {
-        let promiscuous = af_packet::sys::packet_socket(netns)?;
+        let promiscuous = af_packet::sys::packet_socket(namespace)?;
         af_packet::sys::promiscuous(&promiscuous, index)?;
-        let attached = device_opener::attach_xdp(netns, index as u32, how, is_virtual, fragments);
+        let attached =
+            device_opener::attach_xdp(namespace, index as u32, how, is_virtual, fragments);
         let Program { map, link, native, puts_back, reason_generic } =
             device_opener::flat(attached)?;
-        let watch = device_opener::flat(device_opener::watch(netns))?;
+        let watch = device_opener::flat(device_opener::watch(namespace))?;
         let left = ethtool::keep_tags(&watch, name, true);
         let tags = match &left {
             _ if puts_back => Tags::PutBack,

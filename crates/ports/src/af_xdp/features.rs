@@ -18,6 +18,7 @@ use crate::device_opener::{self, SocketKind};
 use crate::error::OpenError;
 use crate::ethtool::Driver;
 use crate::netdevice;
+use crate::netns::Namespace;
 
 /// `NETDEV_CMD_DEV_GET`.
 const GET: u8 = 1;
@@ -44,10 +45,10 @@ impl Features {
     /// What the kernel requires of a driver before it binds without copying (`xp_assign_dev`).
     const ZERO_COPY: u64 = Self::BASIC | Self::REDIRECT | Self::XSK_ZEROCOPY;
 
-    /// Those of the device `index` of the namespace `netns`; `None`: the kernel does not report them.
-    pub fn of(netns: Option<&str>, index: u32) -> Option<Self> {
+    /// Those of the device `index` of that namespace; `None`: the kernel does not report them.
+    pub fn of(namespace: &Namespace, index: u32) -> Option<Self> {
         // It does not block: answers are there when the request returns.
-        let socket = device_opener::socket(netns, SocketKind::Generic).ok()?.ok()?;
+        let socket = device_opener::socket(namespace, SocketKind::Generic).ok()?.ok()?;
         let socket = netdevice::to_kernel(socket).ok()?;
         let name = GenlCtrlAttrs::FamilyName(About::family_name().into());
         let request = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![name] };
@@ -271,11 +272,11 @@ mod tests {
     fn this_kernel_says_or_does_not() {
         // The loopback device is there always and takes no programs in its driver.
         assert!(
-            matches!(Features::of(None, 1), None | Some(Features(0))),
+            matches!(Features::of(&Namespace::OWN, 1), None | Some(Features(0))),
             "{:?}",
-            Features::of(None, 1)
+            Features::of(&Namespace::OWN, 1)
         );
-        assert_eq!(Features::of(None, u32::MAX), None);
+        assert_eq!(Features::of(&Namespace::OWN, u32::MAX), None);
     }
 
     proptest! {

@@ -35,6 +35,7 @@ use crate::ethtool::{self, Driver};
 use crate::follow::{Follower, Retry};
 use crate::link;
 use crate::netdevice::Device;
+use crate::netns::Namespace;
 use attach::{Attached, Tags};
 pub(crate) use attach::{Program, attach_program};
 use features::Features;
@@ -104,14 +105,14 @@ pub struct AfXdp {
 pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
     link::queues("rx-queues", config.queues, link::QUEUES_MAX)?;
     let mtu = link::mtu(config.mtu, link::MTU_MAX)?;
-    let netns = config.netns.as_deref();
-    may(netns, &config.device)?;
-    let (follower, last) = Follower::new(&config.device, netns)?;
+    let namespace = Namespace::find(config.netns.as_deref())?;
+    may(&namespace, &config.device)?;
+    let (follower, last) = Follower::new(&config.device, namespace.clone())?;
     let driver = match follower.watch() {
         Some(watch) => ethtool::driver(watch, &config.device),
         None => Driver::default(),
     };
-    if let Some(features) = Features::of(netns, last.index as u32) {
+    if let Some(features) = Features::of(&namespace, last.index as u32) {
         features.allow(config, &driver)?;
     }
     Ok(AfXdp {
@@ -130,7 +131,7 @@ pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
 }
 
 /// Whether this kernel and our rights allow what a port needs.
-fn may(netns: Option<&str>, name: &str) -> Result<(), OpenError> {
+fn may(namespace: &Namespace, name: &str) -> Result<(), OpenError> {
     let refused = |what: &str| {
         let what = format!("{what} for {name}");
         move |error: Error| match error.raw_os_error() {
@@ -146,7 +147,7 @@ fn may(netns: Option<&str>, name: &str) -> Result<(), OpenError> {
     };
     let map = bpf::socket_map(1).map_err(refused("a BPF map"))?;
     bpf::load(&program::plain(&map), 0, 0).map_err(refused("an XDP program"))?;
-    device_opener::socket(netns, SocketKind::Xdp)?.map_err(refused("an AF_XDP socket"))?;
+    device_opener::socket(namespace, SocketKind::Xdp)?.map_err(refused("an AF_XDP socket"))?;
     Ok(())
 }
 
@@ -203,14 +204,14 @@ impl AfXdp {
         driver: &Driver,
     ) -> Result<(Option<Attached>, Up, Queues), String> {
         let (name, layout) = (&self.config.device, Layout::of(device.mtu));
-        let netns = self.config.netns.as_deref();
+        let namespace = self.follower.home().map_err(|error| error.to_string())?;
         let fragments = layout.in_pieces;
         let mut fresh = None;
         let attached = match &self.attached {
             Some(attached) => attached,
             None => fresh.insert(
                 Attached::new(
-                    netns,
+                    namespace,
                     (name, device.index),
                     self.config.attach,
                     driver.is_virtual,
@@ -228,7 +229,8 @@ impl AfXdp {
         let (index, mtu, sockets) = (device.index, device.mtu, Vec::new());
         let mut up = Up { index, mtu, sockets, zero_copy: true, in_pieces: false, of };
         for queue in 0..count {
-            let (parts, in_pieces) = self.socket(device.index as u32, queue, &layout)?;
+            let (parts, in_pieces) =
+                self.socket(namespace, (device.index as u32, queue), &layout)?;
             let mtu = self.config.mtu.min(device.mtu);
             let [received, sent] = layout.longest(mtu, in_pieces).ok_or_else(|| {
                 let most = layout.most();
@@ -254,9 +256,14 @@ impl AfXdp {
     }
 
     /// A socket on one queue, and whether frames may have several chunks.
-    fn socket(&self, index: u32, queue: u32, layout: &Layout) -> Result<(Parts, bool), String> {
+    fn socket(
+        &self,
+        namespace: &Namespace,
+        (index, queue): (u32, u32),
+        layout: &Layout,
+    ) -> Result<(Parts, bool), String> {
         let name = &self.config.device;
-        let parts = Parts::new(self.config.netns.as_deref(), layout.chunk)
+        let parts = Parts::new(namespace, layout.chunk)
             .map_err(|error| refusal(name, "make an AF_XDP socket", &error))?;
         let mut flags = match self.config.bind {
             XdpBind::Auto => 0,

@@ -20,6 +20,7 @@ use super::ring::Ring;
 use super::tx_tracker::{Frame, TxTracker};
 use crate::device_opener::{self, SocketKind};
 use crate::netdevice::{bind_to, check};
+use crate::netns::Namespace;
 
 /// Chunks for received frames: 2 ms at 1 Mpps.
 pub(super) const RX_FRAMES: u32 = 2048;
@@ -107,9 +108,9 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Makes a socket of the namespace `netns` with chunks of `chunk` bytes: 2,048 or 4,096.
-    pub fn new(netns: Option<&str>, chunk: usize) -> Result<Self> {
-        let fd = device_opener::flat(device_opener::socket(netns, SocketKind::Xdp))?;
+    /// Makes a socket of that namespace with chunks of `chunk` bytes: 2,048 or 4,096.
+    pub fn new(namespace: &Namespace, chunk: usize) -> Result<Self> {
+        let fd = device_opener::flat(device_opener::socket(namespace, SocketKind::Xdp))?;
         let umem = Umem::new(chunk)?;
         let register = libc::xdp_umem_reg {
             addr: umem.base.as_ptr().expose_provenance() as u64,

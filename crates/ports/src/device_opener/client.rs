@@ -10,7 +10,7 @@ use super::message::{ANSWER_MAX, Answer, Refusal, Request};
 use super::operation::{Operation, Outcome};
 use super::{Opened, channel};
 use crate::error::OpenError;
-use crate::netns;
+use crate::netns::{self, Identity};
 
 /// How long the opener may take for a request.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -87,22 +87,22 @@ pub(super) fn is_in_charge() -> bool {
     !matches!(*opener(), State::None)
 }
 
-/// Has an operation performed in the namespace of that name.
-pub(super) fn ask(netns: &str, operation: Operation) -> Opened<Outcome> {
+/// Has an operation performed in the namespace of that name, if it is the expected one.
+pub(super) fn ask(netns: &str, expected: Identity, operation: Operation) -> Opened<Outcome> {
     let mut opener = opener();
     let opener = match &mut *opener {
         State::Started(opener) => opener,
         State::Failed(reason) => return Err(unavailable(reason.clone())),
         State::None => return Err(unavailable("was not started".to_owned())),
     };
-    let expected = operation.descriptors();
+    let count = operation.descriptors();
     let deadline = deadline(&operation);
-    let (answer, descriptors) = match opener.exchange(netns, operation, deadline) {
+    let (answer, descriptors) = match opener.exchange((netns, expected), operation, deadline) {
         Ok(answered) => answered,
         Err(error) => return Err(unavailable(opener.reason(&error, deadline))),
     };
     match answer.result {
-        Ok(done) if descriptors.len() == expected => {
+        Ok(done) if descriptors.len() == count => {
             Ok(Ok(Outcome { descriptors, value: done.value, text: done.text }))
         }
         Ok(_) => Err(unavailable("sent something else".to_owned())),
@@ -130,12 +130,13 @@ fn unavailable(reason: String) -> OpenError {
 impl Opener {
     fn exchange(
         &mut self,
-        netns: &str,
+        (netns, expected): (&str, Identity),
         operation: Operation,
         deadline: Duration,
     ) -> io::Result<(Answer, Vec<OwnedFd>)> {
         self.number = self.number.wrapping_add(1);
-        let request = Request { number: self.number, netns: netns.to_owned(), operation };
+        let (number, netns) = (self.number, netns.to_owned());
+        let request = Request { number, netns, expected, operation };
         channel::give_up_after(&self.socket, deadline)?;
         channel::send(&self.socket, &request.encode(), &[])?;
         let mut bytes = [0; ANSWER_MAX];
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
     use crate::config::XdpAttach;
     use crate::device_opener::SocketKind;
-    use crate::device_opener::message::Done;
+    use crate::device_opener::message::{Done, REQUEST_MAX};
 
     /// An opener that has answered already; returns the seconds that the client would have waited.
     fn waits(operation: Operation) -> i64 {
@@ -182,7 +183,12 @@ mod tests {
         let process = Command::new("/bin/true").spawn().unwrap();
         let mut opener = Opener { socket, process, number: 0, has_ended: false };
         let deadline = deadline(&operation);
-        opener.exchange("blue", operation, deadline).unwrap();
+        let expected = Identity { device: 4, inode: 7 };
+        opener.exchange(("blue", expected), operation, deadline).unwrap();
+        let mut request = [0; REQUEST_MAX];
+        let length = channel::receive_plain(&of_opener, &mut request).unwrap().unwrap();
+        let request = Request::decode(&request[..length]).unwrap();
+        assert_eq!((request.netns.as_str(), request.expected), ("blue", expected));
         opener.process.wait().unwrap();
         getsockopt(&opener.socket, sockopt::ReceiveTimeout).unwrap().tv_sec()
     }

@@ -111,7 +111,7 @@ fn go_on(error: io::Error, report: &mut impl FnMut(Trouble)) -> io::Result<()> {
 }
 
 fn perform(request: &Request) -> (Result<Done, Refusal>, Vec<OwnedFd>) {
-    let performed = netns::enter(&request.netns, || request.operation.perform());
+    let performed = netns::enter(&request.netns, request.expected, || request.operation.perform());
     match performed {
         Ok(Ok(outcome)) => {
             let descriptors = outcome.descriptors.len() as u8;

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::socket::{MsgFlags, recv, send};
 
 use crate::device_opener::{self, SocketKind};
+use crate::netns::Namespace;
 
 /// Bytes of a message header (nlmsghdr) and of what describes a device (ifinfomsg).
 const HEADER: usize = 16;
@@ -16,20 +17,20 @@ const ATTRIBUTE: usize = 4;
 /// The kernel's longest answer: a device's description with all its statistics.
 const ANSWER: usize = 32 * 1024;
 
-/// Sets the alias of the device with that number in the namespace `netns`.
-pub(super) fn set(netns: Option<&str>, index: i32, alias: &str) -> Result<()> {
+/// Sets the alias of the device with that number in that namespace.
+pub(super) fn set(namespace: &Namespace, index: i32, alias: &str) -> Result<()> {
     let mut message = request(libc::RTM_SETLINK, libc::NLM_F_ACK, index);
     let bytes = &alias.as_bytes()[..alias.len().min(255)];
     message.extend(((ATTRIBUTE + bytes.len()) as u16).to_ne_bytes());
     message.extend(libc::IFLA_IFALIAS.to_ne_bytes());
     message.extend(bytes);
     message.resize(message.len().next_multiple_of(4), 0);
-    query(&socket(netns)?, &mut message).map(|_| ())
+    query(&socket(namespace)?, &mut message).map(|_| ())
 }
 
-/// The alias of the device with that number in the namespace `netns`; empty when it has none.
-pub(super) fn get(netns: Option<&str>, index: i32) -> Result<String> {
-    get_by(&socket(netns)?, index)
+/// The alias of the device with that number in that namespace; empty when it has none.
+pub(super) fn get(namespace: &Namespace, index: i32) -> Result<String> {
+    get_by(&socket(namespace)?, index)
 }
 
 fn get_by(socket: &OwnedFd, index: i32) -> Result<String> {
@@ -47,18 +48,18 @@ fn get_by(socket: &OwnedFd, index: i32) -> Result<String> {
     Ok(String::new())
 }
 
-/// Deletes the device with that number in the namespace `netns`, even if its queues are open, if it has that alias. One
-/// socket does both: the name may be that of another namespace meanwhile, where the number is that of another device.
-pub(super) fn delete(netns: Option<&str>, index: i32, alias: &str) -> Result<()> {
-    let socket = socket(netns)?;
+/// Deletes the device with that number in that namespace, even if its queues are open, if it has that
+/// alias.
+pub(super) fn delete(namespace: &Namespace, index: i32, alias: &str) -> Result<()> {
+    let socket = socket(namespace)?;
     if get_by(&socket, index)? != alias {
         return Err(ErrorKind::NotFound.into());
     }
     query(&socket, &mut request(libc::RTM_DELLINK, libc::NLM_F_ACK, index)).map(|_| ())
 }
 
-fn socket(netns: Option<&str>) -> Result<OwnedFd> {
-    device_opener::flat(device_opener::socket(netns, SocketKind::Route))
+fn socket(namespace: &Namespace) -> Result<OwnedFd> {
+    device_opener::flat(device_opener::socket(namespace, SocketKind::Route))
 }
 
 fn request(kind: u16, flags: i32, index: i32) -> Vec<u8> {
@@ -96,10 +97,10 @@ mod tests {
     #[test]
     fn only_an_existing_device_has_an_alias() {
         // Number 1 in every namespace; nothing gives it an alias.
-        assert_eq!(get(None, 1).unwrap(), "");
-        let error = get(None, i32::MAX).unwrap_err();
+        assert_eq!(get(&Namespace::OWN, 1).unwrap(), "");
+        let error = get(&Namespace::OWN, i32::MAX).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
-        let strange = delete(None, 1, "stoa host interface").unwrap_err();
+        let strange = delete(&Namespace::OWN, 1, "stoa host interface").unwrap_err();
         assert_eq!(strange.kind(), ErrorKind::NotFound, "it is not asked to delete it");
     }
 }

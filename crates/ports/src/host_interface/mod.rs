@@ -26,8 +26,9 @@ use stoa_engine::{Doze, PoolCache, Port, PortEvent, Queues, RxQueue, Vector, clo
 use crate::config::HostInterfaceConfig;
 use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
+use crate::netns::Namespace;
 use crate::tap::{self, Shared, queue::Receiver, queue::Sender, sys};
-use crate::{device_opener, ethtool, link, netns};
+use crate::{device_opener, ethtool, link};
 
 pub use spare::spare;
 
@@ -48,7 +49,7 @@ struct Held {
     queues: Vec<Arc<OwnedFd>>,
     device: Device,
     /// The namespace: another one of the same name is not where we are.
-    home: Option<netns::Identity>,
+    home: Namespace,
     /// Settings that Linux did not take.
     refused: usize,
     /// It was taken over with a carrier, and its interface was not up yet.
@@ -83,34 +84,38 @@ pub fn open(config: &HostInterfaceConfig) -> Result<HostInterface, OpenError> {
 
 fn hold(config: &HostInterfaceConfig) -> Result<Held, OpenError> {
     let name = config.device.as_str();
-    let netns = config.netns.as_deref();
-    let home = netns::identity(netns);
-    let watch = device_opener::watch(netns)?.map_err(system("watch network devices"))?;
-    let (first, had_carrier) = match sys::open(netns, name, true) {
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => take_over(config, &watch)?,
+    let home = Namespace::find(config.netns.as_deref())?;
+    let watch = device_opener::watch(&home)?.map_err(system("watch network devices"))?;
+    let (first, had_carrier) = match sys::open(&home, name, true) {
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            take_over(config, &home, &watch)?
+        }
         first => (first.map_err(|error| tap::refused(name, error))?, false),
     };
-    let refused = device_opener::apply_settings(netns, name)?;
+    let refused = device_opener::apply_settings(&home, name)?;
     let refused = refused.map_err(system("set what Linux must not do on a TAP device"))?;
     let index = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
     let index = index.map_or(0, |device| device.index);
-    alias::set(netns, index, &config.alias).map_err(system("mark a TAP device as ours"))?;
+    alias::set(&home, index, &config.alias).map_err(system("mark a TAP device as ours"))?;
     let mut queues = vec![Arc::new(first)];
     for _ in 1..config.queues.max(1) {
-        let queue = sys::open(netns, name, false).map_err(|error| tap::refused(name, error))?;
+        let queue = sys::open(&home, name, false).map_err(|error| tap::refused(name, error))?;
         queues.push(Arc::new(queue));
     }
     let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
     let gone = || OpenError::NoDevice { device: name.into(), netns: config.netns.clone() };
     let device = device.ok_or_else(gone)?;
-    netns::check_same(netns, home)?;
     // Last of all: what was not finished goes with us, and what stays bears our mark.
     sys::persist(&queues[0], true).map_err(system("keep a TAP device"))?;
     Ok(Held { watch, queues, device, home, refused, had_carrier })
 }
 
 /// Opens the device of an earlier forwarder, but no other. Returns whether it has a carrier.
-fn take_over(config: &HostInterfaceConfig, watch: &OwnedFd) -> Result<(OwnedFd, bool), OpenError> {
+fn take_over(
+    config: &HostInterfaceConfig,
+    home: &Namespace,
+    watch: &OwnedFd,
+) -> Result<(OwnedFd, bool), OpenError> {
     let name = config.device.as_str();
     let place = config.netns.as_ref().map(|name| format!(" in network namespace {name}"));
     let busy = || OpenError::Busy {
@@ -118,13 +123,12 @@ fn take_over(config: &HostInterfaceConfig, watch: &OwnedFd) -> Result<(OwnedFd, 
     };
     let device = netdevice::device(watch, name).map_err(system("query a TAP device"))?;
     let Some(device) = device else { return Err(busy()) };
-    let netns = config.netns.as_deref();
     let found =
-        alias::get(netns, device.index).map_err(system("query the owner of a TAP device"))?;
+        alias::get(home, device.index).map_err(system("query the owner of a TAP device"))?;
     if config.alias.is_empty() || found != config.alias {
         return Err(busy());
     }
-    let queue = sys::open(netns, name, false).map_err(|error| tap::refused(name, error))?;
+    let queue = sys::open(home, name, false).map_err(|error| tap::refused(name, error))?;
     Ok((queue, device.running))
 }
 
@@ -134,13 +138,13 @@ impl HostInterface {
         let name = &self.config.device;
         let now = netdevice::device(&self.held.watch, name).ok().flatten();
         let ours = now.filter(|device| device.index == self.held.device.index);
-        let home = netns::identity(self.config.netns.as_deref());
-        if ours.is_some() && home.is_some() && home == self.held.home {
+        let is_home = self.held.home.is_current();
+        if ours.is_some() && is_home {
             return ours;
         }
         if self.up {
             let what = match &self.config.netns {
-                Some(netns) if home != self.held.home => format!("network namespace {netns}"),
+                Some(netns) if !is_home => format!("network namespace {netns}"),
                 _ => format!("device {}", self.config.device),
             };
             self.go_down(format!("{what} is gone"), events);
@@ -173,14 +177,9 @@ impl HostInterface {
             // A device that is gone already needs no more.
             let _ = sys::persist(queue, false);
         }
-        let (index, netns) = (self.held.device.index, self.config.netns.as_deref());
-        if self.held.home.is_none() || netns::identity(netns) != self.held.home {
-            // It is in no namespace that we could go to.
-            return;
-        }
         if !self.config.alias.is_empty() {
-            // Somebody else may have deleted it.
-            let _ = alias::delete(netns, index, &self.config.alias);
+            // Somebody else may have deleted it, or its namespace, to which nobody can go then.
+            let _ = alias::delete(&self.held.home, self.held.device.index, &self.config.alias);
         }
     }
 

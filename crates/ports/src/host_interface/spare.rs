@@ -5,6 +5,7 @@
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;
 
+use crate::netns::Namespace;
 use crate::tap::sys;
 use crate::{device_opener, netdevice};
 
@@ -15,8 +16,8 @@ use crate::{device_opener, netdevice};
 /// There is no such device any more, or it is no TAP device of several queues; no CAP_NET_ADMIN; no such namespace.
 pub fn spare(netns: &str, device: &str, index: u32) -> Result<OwnedFd> {
     let gone = || Error::new(ErrorKind::NotFound, format!("device {device} is gone"));
-    let netns = (!netns.is_empty()).then_some(netns);
-    let watch = device_opener::flat(device_opener::watch(netns))?;
+    let namespace = Namespace::find((!netns.is_empty()).then_some(netns)).map_err(Error::other)?;
+    let watch = device_opener::flat(device_opener::watch(&namespace))?;
     let is_it = || {
         let found = netdevice::device(&watch, device)?;
         Ok::<_, Error>(found.is_some_and(|found| found.index.cast_unsigned() == index))
@@ -24,7 +25,7 @@ pub fn spare(netns: &str, device: &str, index: u32) -> Result<OwnedFd> {
     if !is_it()? {
         return Err(gone());
     }
-    let queue = sys::attach(netns, device, false)?;
+    let queue = sys::attach(&namespace, device, false)?;
     sys::detach(&queue)?;
     // If the device was deleted meanwhile, this call made a new one; it goes with the queue.
     if is_it()? { Ok(queue) } else { Err(gone()) }

@@ -21,7 +21,8 @@ use stoa_engine::{Port, PortEvent, Queues};
 use crate::config::TapConfig;
 use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
-use crate::{device_opener, link, netns};
+use crate::netns::Namespace;
+use crate::{device_opener, link};
 use queue::{Receiver, Sender};
 
 /// How often a device that was deleted is made anew.
@@ -45,7 +46,7 @@ struct Made {
     /// The device's properties.
     device: Device,
     /// The namespace that it is in.
-    home: Option<netns::Identity>,
+    home: Namespace,
 }
 
 /// A port on a TAP device.
@@ -110,18 +111,17 @@ pub(crate) fn refused(name: &str, source: std::io::Error) -> OpenError {
 }
 
 fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, OpenError> {
-    let home = netns::identity(netns);
-    let watch = device_opener::watch(netns)?.map_err(system("watch network devices"))?;
+    let home = Namespace::find(netns)?;
+    let watch = device_opener::watch(&home)?.map_err(system("watch network devices"))?;
     let mut queues = Vec::new();
     for number in 0..count {
-        let queue = sys::open(netns, name, number == 0).map_err(|error| refused(name, error))?;
+        let queue = sys::open(&home, name, number == 0).map_err(|error| refused(name, error))?;
         queues.push(Arc::new(queue));
     }
     netdevice::set_mtu(&watch, name, mtu).map_err(system("set the MTU of a TAP device"))?;
     netdevice::set_up(&watch, name).map_err(system("set a TAP device up"))?;
     let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
     let gone = || OpenError::NoDevice { device: name.into(), netns: netns.map(Into::into) };
-    netns::check_same(netns, home)?;
     Ok(Made { watch, queues, device: device.ok_or_else(gone)?, home })
 }
 
@@ -132,12 +132,12 @@ impl Tap {
             netdevice::hush(&made.watch);
             let now = netdevice::device(&made.watch, &self.name).ok().flatten();
             let ours = now.filter(|device| device.index == made.device.index);
-            let home = netns::identity(self.netns.as_deref());
-            if ours.is_some() && home.is_some() && home == made.home {
+            let is_home = made.home.is_current();
+            if ours.is_some() && is_home {
                 return ours;
             }
             let what = match &self.netns {
-                Some(netns) if home != made.home => format!("network namespace {netns}"),
+                Some(netns) if !is_home => format!("network namespace {netns}"),
                 _ => format!("device {}", self.name),
             };
             self.made = None;

@@ -6,22 +6,23 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::device_opener;
 use crate::netdevice::{check, request};
+use crate::netns::Namespace;
 
 /// Where TAP devices come from.
 pub(crate) const CLONE: &str = "/dev/net/tun";
 /// Fail when there is a device of that name (linux/if_tun.h).
 const IFF_TUN_EXCL: c_int = 0x8000;
 
-/// Opens a queue of the TAP device `name` of the namespace `netns`; the first one makes it, and fails when it is there.
-pub(crate) fn open(netns: Option<&str>, name: &str, first: bool) -> Result<OwnedFd> {
-    let queue = attach(netns, name, first)?;
+/// Opens a queue of the TAP device `name` of that namespace; the first one makes it, and fails when it is there.
+pub(crate) fn open(namespace: &Namespace, name: &str, first: bool) -> Result<OwnedFd> {
+    let queue = attach(namespace, name, first)?;
     offer(&queue)?;
     Ok(queue)
 }
 
 /// As [`open`], with the offloads that the device has.
-pub(crate) fn attach(netns: Option<&str>, name: &str, first: bool) -> Result<OwnedFd> {
-    let queue = device_opener::flat(device_opener::tun(netns))?;
+pub(crate) fn attach(namespace: &Namespace, name: &str, first: bool) -> Result<OwnedFd> {
+    let queue = device_opener::flat(device_opener::tun(namespace))?;
     let mut request = request(name);
     let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
     if first {

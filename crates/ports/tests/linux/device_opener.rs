@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use nix::sys::socket::{
 };
 use stoa_ports::device_opener::message::{ANSWER_MAX, Answer, Done, Refusal, Request};
 use stoa_ports::device_opener::{self, Operation, SocketKind};
-use stoa_ports::{AfPacketConfig, NotEntered, PortConfig, Step};
+use stoa_ports::{AfPacketConfig, Identity, NotEntered, PortConfig, Step};
 
 use crate::side::{DEADLINE, Side, join, namespaces, until};
 
@@ -105,14 +106,30 @@ impl Peer {
         (Answer::decode(&answer[..length]).expect("an answer"), descriptors)
     }
 
+    /// Asks for something in the namespace that has the name now.
     fn ask(&self, netns: &str, operation: Operation) -> Result<Done, Refusal> {
-        let request = Request { number: 7, netns: netns.into(), operation };
+        self.ask_for(netns, identity(netns), operation)
+    }
+
+    fn ask_for(
+        &self,
+        netns: &str,
+        expected: Identity,
+        operation: Operation,
+    ) -> Result<Done, Refusal> {
+        let request = Request { number: 7, netns: netns.into(), expected, operation };
         let (answer, descriptors) = self.send(&request.encode(), &[]);
         assert_eq!(answer.number, 7);
         let expected = answer.result.as_ref().map_or(0, |done| done.descriptors.into());
         assert_eq!(descriptors, expected);
         answer.result
     }
+}
+
+/// The namespace of that name.
+fn identity(netns: &str) -> Identity {
+    let file = std::fs::metadata(Path::new("/run/netns").join(netns));
+    file.map(Identity::from).unwrap_or_default()
 }
 
 #[test]
@@ -126,7 +143,8 @@ fn an_invalid_request_is_refused_and_the_opener_lives_on() {
     }
     let all = Operation::Settings { device: "all".into() };
     assert_eq!(peer.ask(near.name(), all), Err(Refusal::Invalid));
-    let good = Request { number: 9, netns: near.name().into(), operation: packet() }.encode();
+    let (netns, expected) = (near.name().to_owned(), identity(near.name()));
+    let good = Request { number: 9, netns, expected, operation: packet() }.encode();
     // AF_UNIX is no operation, nor is anything else that is not in the list.
     for kind in 8..=u8::MAX {
         let mut bytes = good.clone();
@@ -152,6 +170,31 @@ fn an_invalid_request_is_refused_and_the_opener_lives_on() {
     assert_eq!(peer.ask(near.name(), packet()), Ok(done));
     // It closes its own after it has sent them.
     until("none is kept", || open() <= before);
+}
+
+/// What a port asks for later must be in the namespace where it found its device.
+#[test]
+fn a_namespace_that_was_made_again_is_not_entered() {
+    let Some([near, _far]) = namespaces("a_namespace_that_was_made_again") else { return };
+    let (peer, name) = (Peer::start(), near.name());
+    // Like the sockets of a port, it keeps the first one: the kernel gives its identity to no other.
+    let _held = std::fs::File::open(Path::new("/run/netns").join(name)).expect("a namespace");
+    let first = identity(name);
+    let route = || Operation::Socket(SocketKind::Route);
+    assert!(peer.ask_for(name, first, route()).is_ok());
+    for change in ["delete", "add"] {
+        let done = Command::new("ip").args(["netns", change, name]).status().expect("it runs");
+        assert!(done.success(), "{change}");
+    }
+    let other = NotEntered { step: Step::Compare, errno: libc::ESTALE };
+    for operation in [route(), Operation::Tun, Operation::Settings { device: "lo".into() }] {
+        assert_eq!(
+            peer.ask_for(name, first, operation),
+            Err(Refusal::NotEntered(other)),
+            "another one has the name"
+        );
+    }
+    assert!(peer.ask(name, route()).is_ok(), "a port that begins anew finds it");
 }
 
 #[test]

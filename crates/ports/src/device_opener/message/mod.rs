@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! request:  0 number (u32) | 4 operation | 5 its options | 6 length of the namespace's name | 7 of the device's name
-//!           8 index of the device (u32)  | 12 the two names
+//!           8 index of the device (u32)  | 12 the namespace's identity: device, inode (u64 each) | 28 the two names
 //! answer:   0 number (u32) | 4 status    | 5 count of descriptors | 6 zero (u16)
 //!           8 value or error number (u32) | 12 text
 //! ```
@@ -12,12 +12,14 @@ use super::operation::{Operation, SocketKind};
 use crate::config::XdpAttach;
 use crate::folders::is_safe;
 use crate::netdevice::check_name;
-use crate::netns::{NotEntered, Step};
+use crate::netns::{Identity, NotEntered, Step};
 
-/// Bytes of the fixed part of a message.
+/// Bytes of the fixed part of an answer.
 const HEAD: usize = 12;
+/// Bytes of the fixed part of a request.
+const REQUEST_HEAD: usize = HEAD + 16;
 /// Bytes of the longest request.
-pub const REQUEST_MAX: usize = HEAD + 255 + libc::IFNAMSIZ - 1;
+pub const REQUEST_MAX: usize = REQUEST_HEAD + 255 + libc::IFNAMSIZ - 1;
 /// Bytes of the longest text of an answer.
 const TEXT_MAX: usize = 1024;
 /// Bytes of the longest answer.
@@ -34,6 +36,8 @@ pub struct Request {
     pub number: u32,
     /// The name of a namespace in `/run/netns`, never a path.
     pub netns: String,
+    /// Which namespace has that name, as the forwarder knows it.
+    pub expected: Identity,
     /// What to do there.
     pub operation: Operation,
 }
@@ -83,6 +87,10 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
 impl Request {
     /// The request as a message.
     pub fn encode(&self) -> Vec<u8> {
@@ -110,6 +118,8 @@ impl Request {
         // Names that are too long make a message that no decoder takes.
         bytes.extend([kind, options, self.netns.len() as u8, device.len() as u8]);
         bytes.extend(index.to_ne_bytes());
+        bytes.extend(self.expected.device.to_ne_bytes());
+        bytes.extend(self.expected.inode.to_ne_bytes());
         bytes.extend(self.netns.as_bytes());
         bytes.extend(device.as_bytes());
         bytes
@@ -119,7 +129,8 @@ impl Request {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let &[kind, options, netns_length, device_length] = bytes.get(4..8)?.first_chunk()?;
         let index = word(bytes, 8)?;
-        let names = bytes.get(HEAD..)?;
+        let expected = Identity { device: long(bytes, HEAD)?, inode: long(bytes, HEAD + 8)? };
+        let names = bytes.get(REQUEST_HEAD..)?;
         let (netns, device) = names.split_at_checked(netns_length.into())?;
         if device.len() != usize::from(device_length) {
             return None;
@@ -152,8 +163,9 @@ impl Request {
         let is_whole = (has_options || options == 0)
             && (has_index == (index != 0))
             && if has_device { is_device(device) } else { device.is_empty() };
-        let request = Self { number: number(bytes), netns: netns.to_owned(), operation };
-        (is_whole && is_safe(netns)).then_some(request)
+        let (number, netns) = (number(bytes), netns.to_owned());
+        let request = Self { number, netns, expected, operation };
+        (is_whole && is_safe(&request.netns)).then_some(request)
     }
 }
 
@@ -173,6 +185,7 @@ impl Answer {
                     Step::Open => 2,
                     Step::Enter => 3,
                     Step::Thread => 4,
+                    Step::Compare => 6,
                 };
                 (status, 0, errno.cast_unsigned(), "")
             }
@@ -201,6 +214,7 @@ impl Answer {
             2 if is_plain => not_entered(Step::Open),
             3 if is_plain => not_entered(Step::Enter),
             4 if is_plain => not_entered(Step::Thread),
+            6 if is_plain => not_entered(Step::Compare),
             5 if descriptors == 0 => Err(Refusal::Failed { errno, text }),
             _ => return None,
         };

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn request(netns: &str, operation: Operation) -> Request {
-    Request { number: 7, netns: netns.into(), operation }
+    Request { number: 7, netns: netns.into(), expected: Identity::default(), operation }
 }
 
 fn is_taken(netns: &str, operation: Operation) -> bool {
@@ -102,7 +102,7 @@ fn operations() -> impl Strategy<Value = Operation> {
 fn results() -> impl Strategy<Value = Result<Done, Refusal>> {
     let done = (any::<u8>(), any::<u32>(), ".{0,80}");
     let done = done.prop_map(|(descriptors, value, text)| Ok(Done { descriptors, value, text }));
-    let steps = prop::sample::select(vec![Step::Open, Step::Enter, Step::Thread]);
+    let steps = prop::sample::select(vec![Step::Open, Step::Compare, Step::Enter, Step::Thread]);
     let not_entered = (steps, any::<i32>())
         .prop_map(|(step, errno)| Err(Refusal::NotEntered(NotEntered { step, errno })));
     let failed =
@@ -115,9 +115,12 @@ proptest! {
     fn requests_are_read_back(
         number: u32,
         netns in "[a-zA-Z0-9_][a-zA-Z0-9._@+:-]{0,60}",
+        identity: [u64; 2],
         operation in operations(),
     ) {
-        let request = Request { number, netns, operation };
+        let [device, inode] = identity;
+        let expected = Identity { device, inode };
+        let request = Request { number, netns, expected, operation };
         let bytes = request.encode();
         prop_assert!(bytes.len() <= REQUEST_MAX);
         prop_assert_eq!(Request::decode(&bytes), Some(request));
@@ -143,7 +146,7 @@ proptest! {
     fn a_spoilt_message_has_one_meaning_at_most(
         operation in operations(),
         result in results(),
-        at in 0_usize..20,
+        at in 0_usize..40,
         value: u8,
     ) {
         let mut bytes = request("blue", operation).encode();
