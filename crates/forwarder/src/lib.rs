@@ -34,6 +34,6 @@ pub mod punt;
 pub mod shared;
 pub mod tunnel;
 
-pub use control::{Error, Options, audit, check, run};
+pub use control::{Error, Options, Prepared, audit, check};
 pub use stoa_ports::Folders;
 pub use stoa_ports::host_interface::spare as spare_host_interface_queue;

@@ -67,6 +67,32 @@ pub fn processor_time_limit(pid: i32) -> Result<()> {
     check(unsafe { libc::prlimit(pid, libc::RLIMIT_CPU, std::ptr::null(), &raw mut limit) })
 }
 
+/// Opens the root folder by open(2), which the C library does without; on other processors than x86-64 by its call.
+///
+/// # Errors
+/// The system refuses it.
+pub fn plain_open(flags: i32) -> Result<()> {
+    let path = c"/".as_ptr();
+    // SAFETY: the path lives through the call.
+    #[cfg(target_arch = "x86_64")]
+    let opened = unsafe { libc::syscall(libc::SYS_open, path, flags) as libc::c_int };
+    // SAFETY: the path lives through the call.
+    #[cfg(not(target_arch = "x86_64"))]
+    let opened = unsafe { libc::open(path, flags) };
+    check(opened)?;
+    // SAFETY: the descriptor is new, so nothing else owns it.
+    check(unsafe { libc::close(opened) })
+}
+
+/// Asks for a descriptor of the root folder's mount (open_tree_attr(2), Linux 6.15), without valid arguments.
+///
+/// # Errors
+/// The system refuses it.
+pub fn open_tree_attr() -> Result<()> {
+    // SAFETY: the kernel refuses an empty attribute; it reads no memory.
+    check(unsafe { libc::syscall(467, -1, 0, 0, 0, 0) as libc::c_int })
+}
+
 /// Maps memory that can be executed, and unmaps it.
 ///
 /// # Errors

@@ -18,7 +18,7 @@ pub(super) const FORBIDDEN: &[c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const FORBIDDEN: &[c_long] = &[libc::SYS_tkill, libc::SYS_pidfd_send_signal];
 
-/// It starts threads. The flags of `clone3` are out of reach of a filter; the C library uses `clone` without it.
+/// It starts threads. The C library uses `clone` without `clone3`.
 const BEGINS_A_THREAD: u64 = libc::CLONE_THREAD as u64;
 
 /// Calls that send signals, whose first argument is the process: the forwarder may end itself alone, not the supervisor
@@ -33,9 +33,34 @@ const OWNER: [u64; 2] = [8, 15];
 /// (asm-generic/ioctls.h), which types on the terminal of the supervisor.
 const IOCTLS: [u64; 3] = [0x8901, 0x8902, 0x5412];
 
+/// Calls that open files by a path, and which argument has the flags.
+#[cfg(target_arch = "x86_64")]
+const OPENS: &[(c_long, u8)] = &[(libc::SYS_open, 1), (libc::SYS_openat, 2)];
+#[cfg(not(target_arch = "x86_64"))]
+const OPENS: &[(c_long, u8)] = &[(libc::SYS_openat, 2)];
+
 /// Numbers of x32 that x86-64 does not have: ioctl; rt_sigqueueinfo and rt_tgsigqueueinfo.
 const IOCTL_OF_X32: c_long = 514;
 const SIGNALS_OF_X32: [c_long; 2] = [524, 536];
+
+/// What fails, and does not end the process: drivers enter namespaces where no opener was started (`stoa_ports`,
+/// `netns.rs`), and libraries of drivers may open what only names a file (O_PATH). Landlock does not decide about such
+/// descriptors, which suffice to attach a program to the packets of a control group (bpf(2)).
+pub(super) fn refused() -> Result<Rules, seccompiler::Error> {
+    let mut all = of_all_interfaces([libc::SYS_setns]);
+    for (number, flags) in OPENS {
+        let path = libc::O_PATH as u64;
+        let is_path = SeccompCmpOp::MaskedEq(path);
+        let is_path = SeccompCondition::new(*flags, SeccompCmpArgLen::Dword, is_path, path)?;
+        let rule = SeccompRule::new(vec![is_path])?;
+        let numbers = of_all_interfaces([*number]).into_keys();
+        all.extend(numbers.map(|number| (number, vec![rule.clone()])));
+    }
+    Ok(all)
+}
+
+/// What does not exist for it: a filter cannot read flags in memory, and callers do without.
+pub(super) const ABSENT: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
 /// What it must not call with these arguments.
 pub(super) fn rules() -> Result<Rules, seccompiler::Error> {

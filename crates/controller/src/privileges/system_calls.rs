@@ -12,7 +12,7 @@ use super::{forwarder_calls, opener_calls};
 
 /// Programs, other processes, mounts, kernel modules, keys, clocks, users, and interfaces of the kernel with a large
 /// attack surface.
-const FORBIDDEN: [c_long; 55] = [
+const FORBIDDEN: [c_long; 56] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -27,6 +27,7 @@ const FORBIDDEN: [c_long; 55] = [
     libc::SYS_chroot,
     libc::SYS_unshare,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_move_mount,
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
@@ -70,6 +71,9 @@ const FORBIDDEN: [c_long; 55] = [
     libc::SYS_setgroups,
 ];
 
+/// Since Linux 6.15, with the same number for all processors (asm-generic/unistd.h).
+const OPEN_TREE_ATTR: c_long = 467;
+
 /// What only a controller must not call besides: the forwarder loads XDP programs.
 const FORBIDDEN_TO_CONTROLLER: [c_long; 1] = [libc::SYS_bpf];
 
@@ -81,12 +85,11 @@ const OF_X32: [i64; 6] = [520, 521, 528, 539, 540, 545];
 pub(super) fn forbid(process: Process) -> Result<(), seccompiler::Error> {
     if process != Process::Controller {
         let without = SeccompAction::Errno(libc::ENOSYS as u32);
-        seccompiler::apply_filter(&program(rules([libc::SYS_clone3]), without)?)?;
+        seccompiler::apply_filter(&program(rules(forwarder_calls::ABSENT), without)?)?;
     }
     if process == Process::Forwarder {
-        // Fails, and does not end it: drivers call it where no opener was started (`stoa_ports`, `netns.rs`).
         let refused = SeccompAction::Errno(libc::EPERM as u32);
-        seccompiler::apply_filter(&program(rules([libc::SYS_setns]), refused)?)?;
+        seccompiler::apply_filter(&program(forwarder_calls::refused()?, refused)?)?;
     }
     seccompiler::apply_filter(&filter(process)?)
 }
@@ -127,8 +130,9 @@ mod tests {
     use std::os::fd::{AsFd, AsRawFd};
 
     use nix::errno::Errno;
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use nix::fcntl::{FcntlArg, OFlag, OpenHow, fcntl, open, openat, openat2};
     use nix::sched::{CloneFlags, setns};
+    use nix::sys::stat::Mode;
     use stoa_lab::rare_calls;
 
     use super::*;
@@ -169,6 +173,7 @@ mod tests {
                 "owner-ex" => drop(rare_calls::set_owner_of_kind(socket(), parent())),
                 "owner-ioctl" => drop(rare_calls::set_owner_by_ioctl(socket(), parent())),
                 "group-ioctl" => drop(rare_calls::set_group_by_ioctl(socket(), parent())),
+                "open-tree" => drop(rare_calls::open_tree_attr()),
                 "limit" => drop(rare_calls::processor_time_limit(parent())),
                 "forwarder" => be_forwarder().unwrap(),
                 "opener" => be_opener(),
@@ -177,7 +182,7 @@ mod tests {
             return;
         }
         for process in ["forwarder", "controller"] {
-            for call in ["unshare", "execve"] {
+            for call in ["unshare", "execve", "open-tree"] {
                 assert_eq!(alone(process, call), Some(libc::SIGSYS), "{process} {call}");
             }
             assert_eq!(alone(process, "other"), None, "{process}");
@@ -219,6 +224,20 @@ mod tests {
         fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         socket.as_fd().try_clone_to_owned()?;
         rare_calls::notify(&socket)?;
+        let folder = open("/", OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty())?;
+        std::fs::read_dir("/proc/self/fd")?;
+        // What only names a file.
+        for flags in [OFlag::O_PATH, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC] {
+            assert_eq!(open("/", flags, Mode::empty()).map(drop), Err(Errno::EPERM));
+            assert_eq!(openat(&folder, "proc", flags, Mode::empty()).map(drop), Err(Errno::EPERM));
+            let how = OpenHow::new().flags(flags);
+            assert_eq!(openat2(&folder, "proc", how).map(drop), Err(Errno::ENOSYS));
+            if cfg!(target_arch = "x86_64") {
+                let error = rare_calls::plain_open(flags.bits()).unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(libc::EPERM), "open(2)");
+            }
+        }
+        rare_calls::plain_open(libc::O_RDONLY)?;
         Ok(())
     }
 
@@ -250,6 +269,8 @@ mod tests {
         assert_eq!(received.map(drop), Err(Errno::EPERM));
         let refused =
             |done: Result<()>| done.map_err(|error| error.raw_os_error()) == Err(Some(libc::EPERM));
+        let path = nix::fcntl::open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+        assert_eq!(path.map(drop), Err(Errno::EPERM));
         assert!(refused(rare_calls::executable_memory()));
         assert!(refused(rare_calls::thread_in_new_user_namespace()));
         let own = std::fs::File::open("/proc/self/ns/mnt").unwrap();

@@ -24,8 +24,8 @@ const DEVICE_LOCKS: &str = "/run/stoa/devices";
 pub(crate) const SETTINGS: &str = "/proc/sys/net";
 
 /// Read by drivers and by the libraries of this program. Not all of /sys: with CAP_BPF and CAP_NET_ADMIN whoever opens
-/// a control group attaches programs to the packets of its processes. (O_PATH, which Landlock does not decide about,
-/// suffices for that: SECURITY.md.)
+/// a control group attaches programs to the packets of its processes. O_PATH suffices for that, which Landlock does not
+/// decide about: the filter of system calls refuses it.
 const READ: &[&str] = &[
     "/proc",
     "/sys/block",

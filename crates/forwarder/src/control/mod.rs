@@ -110,18 +110,40 @@ pub enum Error {
     System(#[from] std::io::Error),
 }
 
-/// Runs the forwarder until SIGTERM or SIGINT.
-///
-/// # Errors
-/// The socket is in use, or the system refuses.
-pub fn run(options: Options) -> Result<(), Error> {
-    stoa_engine::heap::keep_large_blocks_apart();
-    end_on_panic();
-    // Before there are threads, which inherit what this one may open.
-    let listener = stoa_api::unix::bind(&options.socket)?;
-    // State of an earlier forwarder: docs/dev/warm-restart.md. Tests may have their journal anywhere.
-    let regions = stoa_warm_restart::regions().with_journal(Journal::of("forwarder")?);
-    let _pinned = file_access::restrict(&options.folders);
+/// A forwarder that may open its own files alone, and has no threads yet: its program then gives up more.
+pub struct Prepared {
+    options: Options,
+    listener: std::os::unix::net::UnixListener,
+    regions: stoa_warm_restart::Regions,
+    _pinned: file_access::Pinned,
+}
+
+impl Prepared {
+    /// Binds the socket, takes the state of an earlier forwarder (docs/dev/warm-restart.md), and gives up all files
+    /// that ports do not need. To be called before there are threads, which inherit what this one may open.
+    ///
+    /// # Errors
+    /// The socket is in use, or the system refuses.
+    pub fn new(options: Options) -> Result<Self, Error> {
+        stoa_engine::heap::keep_large_blocks_apart();
+        end_on_panic();
+        let listener = stoa_api::unix::bind(&options.socket)?;
+        // Tests may have their journal anywhere.
+        let regions = stoa_warm_restart::regions().with_journal(Journal::of("forwarder")?);
+        let _pinned = file_access::restrict(&options.folders);
+        Ok(Self { options, listener, regions, _pinned })
+    }
+
+    /// Forwards until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// The system refuses a thread or a descriptor.
+    pub fn run(self) -> Result<(), Error> {
+        run(self)
+    }
+}
+
+fn run(Prepared { options, listener, regions, _pinned }: Prepared) -> Result<(), Error> {
     let owner = format!("stoa host interface of {}", options.socket.display());
     let (requests, control_loop) = ControlLoop::new(owner, options.folders.clone())?;
     let control_loop = control_loop.with_regions(regions);

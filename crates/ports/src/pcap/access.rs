@@ -90,7 +90,8 @@ struct Folder(OwnedFd, PathBuf);
 
 impl Folder {
     fn open(path: &Path) -> Result<Self, OpenError> {
-        let flags = OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC;
+        // Not O_PATH, which the forwarder may not have.
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let opened = open(path, flags, Mode::empty());
         let opened = opened.map_err(|errno| match errno {
             Errno::ENOENT => OpenError::BadFile {

@@ -24,10 +24,12 @@ pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor().map_err(failed)?;
     // Before this process may begin no other one.
     stoa_forwarder::device_opener::start();
-    privileges::confine(privileges::Process::Forwarder).map_err(failed)?;
     let [pcap, memif] = arguments.folders.absolute()?;
     let folders = stoa_forwarder::Folders { pcap, memif };
-    stoa_forwarder::run(stoa_forwarder::Options { socket: arguments.socket, folders })
-        .map(|()| ExitCode::SUCCESS)
-        .map_err(|error| Failure::context("the forwarder ended", error))
+    let options = stoa_forwarder::Options { socket: arguments.socket, folders };
+    let ended = |error| Failure::context("the forwarder ended", error);
+    let forwarder = stoa_forwarder::Prepared::new(options).map_err(ended)?;
+    // Last: the filter of system calls does not let the process restrict its files.
+    privileges::confine(privileges::Process::Forwarder).map_err(failed)?;
+    forwarder.run().map(|()| ExitCode::SUCCESS).map_err(ended)
 }
