@@ -6,9 +6,10 @@
 //! another process, nor execute another program, nor end its supervisor (`privileges/system_calls.rs`). The device
 //! opener, which it began before, connects to nothing (`privileges/opener_calls.rs`).
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::net::UnixStream;
 
@@ -17,16 +18,42 @@ use crate::supervise;
 /// The unit of the forwarder, where systemd starts it by itself.
 const UNIT: &str = "stoa-forwarder.service";
 
-/// The process of the forwarder; 0 until it is known.
+/// The process of the forwarder, from the first connection to it until it ends.
 #[derive(Clone, Debug, Default)]
-pub struct ForwarderProcess(Arc<AtomicU64>);
+pub struct ForwarderProcess(Arc<Mutex<Option<Known>>>);
+
+#[derive(Debug)]
+struct Known {
+    pid: u64,
+    /// Its file in /proc, opened while it ran. `None`: this process may not open it.
+    file: Option<File>,
+}
+
+impl Known {
+    /// Whether the process has ended: its number may be that of another one. Linux then refuses to read the file,
+    /// whoever has the number (proc_pid_stat(5), ESRCH).
+    fn has_ended(&self) -> bool {
+        let read = self.file.as_ref().map(|file| file.read_at(&mut [0], 0));
+        read.is_some_and(|read| read.is_err())
+    }
+}
 
 impl ForwarderProcess {
     /// Learns the process from a connection to the forwarder's socket.
     pub fn learn(&self, stream: &UnixStream) {
         if let Some((_, pid)) = peer(stream) {
-            self.0.store(pid, Ordering::Relaxed);
+            let file = File::open(format!("/proc/{pid}/stat")).ok();
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Known { pid, file });
         }
+    }
+
+    /// The number of the process, if it is known and runs. One that closes its connection stays known.
+    fn pid(&self) -> Option<u64> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref().is_some_and(Known::has_ended) {
+            *known = None;
+        }
+        known.as_ref().map(|known| known.pid)
     }
 
     /// Whether the process that made this connection may be an operator. It is asked when the connection is made:
@@ -38,8 +65,8 @@ impl ForwarderProcess {
         if user != nix::unistd::geteuid().as_raw() || pid == u64::from(std::process::id()) {
             return true;
         }
-        let is_forwarder = match self.0.load(Ordering::Relaxed) {
-            0 => match may_be_forwarder(pid, supervise::supervisor()) {
+        let is_forwarder = match self.pid() {
+            None => match may_be_forwarder(pid, supervise::supervisor()) {
                 Some(is_forwarder) => is_forwarder,
                 None => {
                     tracing::warn!(
@@ -49,7 +76,7 @@ impl ForwarderProcess {
                     return false;
                 }
             },
-            forwarder => pid == forwarder,
+            Some(forwarder) => pid == forwarder,
         };
         if is_forwarder {
             tracing::warn!(
@@ -184,7 +211,7 @@ mod tests {
         let [operators, forwarders] =
             ["operator", "forwarder"].map(|name| folder.path().join(name));
         let listener = stoa_api::unix::listen(&operators).unwrap();
-        let _forwarder = peer_process(&forwarders.to_string_lossy(), &operators);
+        let forwarder = peer_process(&forwarders.to_string_lossy(), &operators);
         let begun = Instant::now();
         let stream = loop {
             match UnixStream::connect(&forwarders).await {
@@ -199,6 +226,18 @@ mod tests {
         process.learn(&stream);
         assert!(!process.may_connect(&connection));
         let _operator = peer_process("", &operators);
-        assert!(process.may_connect(&listener.accept().await.unwrap().0), "another process");
+        let operator = listener.accept().await.unwrap().0;
+        assert!(process.may_connect(&operator), "another process");
+        // The controller has not connected to another forwarder yet.
+        assert_eq!(process.pid(), Some(forwarder.pid()));
+        drop(stream);
+        assert_eq!(
+            process.pid(),
+            Some(forwarder.pid()),
+            "it may have closed the connection to be forgotten"
+        );
+        drop(forwarder);
+        assert_eq!(process.pid(), None, "another process may have its number");
+        assert!(process.may_connect(&operator));
     }
 }
