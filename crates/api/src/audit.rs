@@ -143,8 +143,10 @@ pub struct Tally {
     sums: BTreeMap<Kind, Sum>,
     listed: BTreeMap<Kind, Vec<(String, u64)>>,
     kinds_listed: BTreeSet<Kind>,
-    /// Kinds that the other side, of another version, does not count.
-    unknown: BTreeSet<Kind>,
+    /// Kinds that the messages of the other side do not have.
+    omitted: BTreeSet<Kind>,
+    /// The other side has the version of this program, and must not omit kinds.
+    is_same_version: bool,
     bytes: Vec<u8>,
 }
 
@@ -176,16 +178,19 @@ impl Tally {
         self.sums.get(&kind).copied().unwrap_or_default()
     }
 
-    /// The kinds whose entries differ from those of another tally, of those that both count.
+    /// The kinds whose entries differ from those of another tally, of those that both count. One that was omitted
+    /// without need differs, also from none.
     pub fn differing(&self, other: &Self) -> Vec<Kind> {
         let counted =
             Kind::ALL.into_iter().filter(|kind| self.counts(*kind) && other.counts(*kind));
-        counted.filter(|kind| self.sum(*kind) != other.sum(*kind)).collect()
+        let is_omitted = |kind: &Kind| self.omitted.contains(kind) || other.omitted.contains(kind);
+        let differs = |kind: &Kind| is_omitted(kind) || self.sum(*kind) != other.sum(*kind);
+        counted.filter(differs).collect()
     }
 
-    /// Whether it has the entries of a kind: a process of an earlier version does not know those of later ones.
+    /// Whether it should have the entries of a kind: a process of an earlier version does not know those of later ones.
     pub fn counts(&self, kind: Kind) -> bool {
-        !self.unknown.contains(&kind)
+        self.is_same_version || !self.omitted.contains(&kind)
     }
 
     /// The keys of listed entries that one side does not have, or has otherwise.
@@ -208,12 +213,14 @@ impl Tally {
         Kind::ALL.map(message).into()
     }
 
-    /// The tally of messages; kinds that this version does not know are left out.
-    pub fn from_messages(messages: Vec<v1::KindState>) -> Self {
-        let mut tally = Self { unknown: Kind::ALL.into(), ..Self::default() };
+    /// The tally of messages of the program `version`; kinds that this version does not know are left out. Only a
+    /// program of another version may omit kinds.
+    pub fn from_messages(messages: Vec<v1::KindState>, version: &str) -> Self {
+        let is_same_version = version == env!("CARGO_PKG_VERSION");
+        let mut tally = Self { omitted: Kind::ALL.into(), is_same_version, ..Self::default() };
         for v1::KindState { name, entries, digest, listed } in messages {
             let Some(kind) = Kind::named(&name) else { continue };
-            tally.unknown.remove(&kind);
+            tally.omitted.remove(&kind);
             tally.sums.insert(kind, Sum { entries, digest });
             let listed = listed.into_iter().map(|entry| (entry.key, entry.digest));
             tally.listed.insert(kind, listed.collect());

@@ -92,6 +92,23 @@ async fn what_stays_different_is_sent_once() {
 }
 
 #[tokio::test]
+async fn a_forwarder_of_the_same_version_must_not_omit_a_kind() {
+    let (mut scenario, _forwarder) = begin().await;
+    *scenario.record.omits.lock().unwrap() = ("vrfs", false);
+    assert_eq!(different(&scenario).await, []);
+    // The next `Hello` reports this version.
+    scenario.record.omits.lock().unwrap().1 = true;
+    until("the kind is missing", async || {
+        let different = different(&scenario).await;
+        (different == [("vrfs".to_owned(), 0, 0, 1)]).then_some(())
+    })
+    .await;
+    scenario.record.omits.lock().unwrap().0 = "";
+    until("nothing differs", async || different(&scenario).await.is_empty().then_some(())).await;
+    scenario.kill().await;
+}
+
+#[tokio::test]
 async fn a_new_controller_audits_what_the_forwarder_has_kept() {
     let (mut scenario, _forwarder) = begin().await;
     scenario.kill().await;

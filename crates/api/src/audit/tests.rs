@@ -136,7 +136,7 @@ fn what_is_not_configured_is_the_default() {
 #[test]
 fn a_tally_survives_the_contract() {
     let before = tally(&state());
-    let after = Tally::from_messages(before.clone().into_messages());
+    let after = Tally::from_messages(before.clone().into_messages(), SAME);
     assert_eq!(before.differing(&after), []);
     for kind in Kind::ALL {
         assert!(before.differing_keys(&after, kind).is_empty());
@@ -169,14 +169,37 @@ fn ports_are_opened_with_the_same_settings() {
     assert_ne!(tap(1, 1), tap(0, 2));
 }
 
+const SAME: &str = env!("CARGO_PKG_VERSION");
+
+/// The messages of a side without some kinds.
+fn without(kinds: &[&str]) -> Vec<v1::KindState> {
+    let mut messages = tally(&state()).into_messages();
+    messages.retain(|kind| !kinds.contains(&kind.name.as_str()));
+    messages.push(v1::KindState { name: "of a newer version".into(), ..Default::default() });
+    messages
+}
+
+/// It has lost them, or somebody hides them.
+#[test]
+fn a_kind_that_the_same_version_omits_differs() {
+    let ours = tally(&state());
+    let theirs = Tally::from_messages(without(&["workers", "addresses", "vrfs"]), SAME);
+    // There are no VRFs: none that are desired, and none that are told.
+    let omitted = [Kind::Workers, Kind::Vrfs, Kind::Addresses];
+    assert_eq!(ours.sum(Kind::Vrfs), Sum::default());
+    assert_eq!(
+        (ours.differing(&theirs), theirs.differing(&ours)),
+        (omitted.into(), omitted.into())
+    );
+    assert!(theirs.counts(Kind::Workers));
+    assert_eq!(ours.differing_keys(&theirs, Kind::Addresses).len(), 2);
+}
+
 /// A controller that is newer than its forwarder must not take what that one does not count for lost.
 #[test]
 fn kinds_that_the_other_side_does_not_know_are_not_compared() {
     let ours = tally(&state());
-    let mut messages = ours.clone().into_messages();
-    messages.retain(|kind| kind.name != "workers" && kind.name != "addresses");
-    messages.push(v1::KindState { name: "of a newer version".into(), ..Default::default() });
-    let theirs = Tally::from_messages(messages);
+    let theirs = Tally::from_messages(without(&["workers", "addresses"]), "0.0.9");
     assert_eq!((ours.differing(&theirs), theirs.differing(&ours)), (vec![], vec![]));
     assert!(!theirs.counts(Kind::Workers) && theirs.counts(Kind::Tunnels));
     let mut other = state();

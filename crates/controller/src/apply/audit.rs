@@ -154,10 +154,7 @@ impl ForwarderConnection {
             if attempt > 0 {
                 tokio::time::sleep(PAUSE).await;
             }
-            let held = self.state().held.as_ref().map(|held: &Held| {
-                let Held { generation, configuration, .. } = held;
-                (*generation, Arc::clone(configuration))
-            });
+            let (held, version) = self.held();
             // A transaction is going on.
             let Some((generation, configuration)) = held else { continue };
             let reply = self.ask_audit(&[]).await?;
@@ -167,7 +164,7 @@ impl ForwarderConnection {
             let defaults =
                 v1::Desired { punts: reply.punt_defaults, ..reply.defaults.unwrap_or_default() };
             let defaults = Arc::new(self.with_own_defaults(defaults));
-            let mut theirs = Tally::from_messages(reply.kinds);
+            let mut theirs = Tally::from_messages(reply.kinds, &version);
             let mut ours = count(&configuration, &defaults, Vec::new()).await?;
             let differing = ours.differing(&theirs);
             if !differing.is_empty() {
@@ -176,13 +173,24 @@ impl ForwarderConnection {
                 if listed.is_changing || listed.generation != generation {
                     continue;
                 }
-                theirs = Tally::from_messages(listed.kinds);
+                theirs = Tally::from_messages(listed.kinds, &version);
                 ours = count(&configuration, &defaults, differing).await?;
             }
             let differing = ours.differing(&theirs);
             return Some(Compared { generation, ours, theirs, differing });
         }
         None
+    }
+
+    /// The state that the forwarder holds, with its number, and the version of its program.
+    fn held(&self) -> (Option<(u64, Arc<Configuration>)>, String) {
+        let state = self.state();
+        let held = state.held.as_ref().map(|held: &Held| {
+            let Held { generation, configuration, .. } = held;
+            (*generation, Arc::clone(configuration))
+        });
+        let version = state.hello.as_ref().map(|hello| hello.version.clone());
+        (held, version.unwrap_or_default())
     }
 
     /// What is in force where nothing is configured: this router may have sent a seed of its own.

@@ -47,6 +47,8 @@ pub struct Record {
     pub stays_different: Arc<Mutex<bool>>,
     /// Whether the forwarder is of a version that takes workers and limits only with a whole state.
     pub is_old: Arc<Mutex<bool>>,
+    /// A kind that it omits in audits, and whether it reports the version of the controller.
+    pub omits: Arc<Mutex<(&'static str, bool)>>,
     instances: Arc<AtomicU64>,
 }
 
@@ -126,9 +128,10 @@ impl Forwarder for Instance {
         &self,
         _: Request<v1::HelloRequest>,
     ) -> Result<Response<v1::HelloReply>, Status> {
+        let is_same = self.record.omits.lock().unwrap().1;
         Ok(Response::new(v1::HelloReply {
             contract: CONTRACT,
-            version: "fake".into(),
+            version: if is_same { env!("CARGO_PKG_VERSION") } else { "fake" }.into(),
             boot_id: self.boot_id,
             drivers: vec!["null".into()],
             kernel: "scalar".into(),
@@ -365,9 +368,11 @@ impl DesiredAudit for Instance {
         let listed = request.get_ref().listed.iter().filter_map(|name| Kind::named(name));
         let (listed, apart) = (listed.collect::<Vec<_>>(), (&held.interfaces, &held.routes));
         let tally = audit::desired(&held, apart, &Desired::default(), &listed);
+        let omits = self.record.omits.lock().unwrap().0;
+        let kinds = tally.into_messages().into_iter().filter(|kind| kind.name != omits).collect();
         Ok(Response::new(v1::AuditDesiredReply {
             generation: self.generation.load(Ordering::Relaxed),
-            kinds: tally.into_messages(),
+            kinds,
             ..v1::AuditDesiredReply::default()
         }))
     }
