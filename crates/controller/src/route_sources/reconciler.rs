@@ -296,9 +296,15 @@ mod tests {
             host_interface: Some(host_interface),
             ..Default::default()
         };
+        let port = |interface: &str, netns: &str| {
+            let device = v1::AfXdp { netns: netns.into(), ..v1::AfXdp::default() };
+            let driver = Some(v1::port::Driver::AfXdp(device));
+            v1::Port { interface: interface.into(), driver, ..v1::Port::default() }
+        };
         let missing_namespaces = crate::route_sources::missing_namespaces(
             &[elsewhere, route_source(None, 120, 1)],
             &vec![interface].into(),
+            &[port("lan", "stoa-not-there"), port("own", "")],
         );
         assert_eq!(missing_namespaces.len(), 2);
         assert!(
@@ -307,7 +313,7 @@ mod tests {
         );
         assert!(
             missing_namespaces[0].contains("\"stoa-not-there\"")
-                && missing_namespaces[0].contains("route source x")
+                && missing_namespaces[0].contains("route source x, port lan need it: ip netns add")
         );
     }
 }

@@ -60,6 +60,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             warnings.extend(route_sources::missing_namespaces(
                 &configuration.route_sources,
                 &configuration.interfaces,
+                &configuration.desired.ports,
             ));
             if arguments.json {
                 let answer =
