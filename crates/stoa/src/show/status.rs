@@ -91,7 +91,7 @@ pub fn json(status: &StatusReply) -> Value {
         json!({
             "contract": forwarder.contract,
             "version": forwarder.version,
-            "boot_id": forwarder.boot_id,
+            "boot_id": forwarder.boot_id.to_string(),
             "drivers": forwarder.drivers,
             "kernel": forwarder.kernel,
             "memory": forwarder.memory,
@@ -199,8 +199,10 @@ mod tests {
         let current = StatusReply::default();
         assert!(!text(&current).contains("needs restart"));
         assert_eq!(json(&current)["needs_restart"], json!([]));
-        let forwarder = stoa_api::v1::HelloReply { needs_restart: true, ..Default::default() };
+        let (boot_id, needs_restart) = (u64::MAX, true);
+        let forwarder = stoa_api::v1::HelloReply { boot_id, needs_restart, ..Default::default() };
         let status = StatusReply { forwarder: Some(forwarder), ..current };
+        assert_eq!(json(&status)["forwarder"]["boot_id"], "18446744073709551615");
         assert!(text(&status).contains("needs restart  forwarder: "), "{}", text(&status));
         assert_eq!(json(&status)["needs_restart"], json!(["forwarder"]));
     }

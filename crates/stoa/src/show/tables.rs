@@ -55,7 +55,7 @@ fn json(tables: &[AuditedRows]) -> Value {
     let is_equal = tables.iter().all(|it| it.is_sent && it.is_compared && it.different == 0);
     let table = |it: &AuditedRows| {
         json!({
-            "table": it.name, "generation": it.generation, "desired": it.desired, "held": it.held,
+            "table": it.name, "generation": it.generation.to_string(), "desired": it.desired, "held": it.held,
             "refused": it.refused, "stale": it.stale, "different": it.different,
             "digest": it.digest.map(hex), "compared": it.is_compared, "sent": it.is_sent,
             "rejection": (!it.rejection.is_empty()).then_some(&it.rejection),
@@ -88,6 +88,9 @@ mod tests {
         ];
         assert_eq!(results, expected);
         assert_eq!(json(std::slice::from_ref(&equal))["audit"], "equal");
+        // A number of JSON is exact up to 2^53 in many programs.
+        let large = AuditedRows { generation: u64::MAX, ..equal.clone() };
+        assert_eq!(json(&[large])["tables"][0]["generation"], "18446744073709551615");
         for other in [different, unknown, changing, rejected] {
             assert_eq!(json(&[equal.clone(), other])["audit"], "different");
         }
