@@ -53,8 +53,11 @@ impl std::fmt::Display for Error {
             Error::System(path, error) => match error.kind() {
                 io::ErrorKind::PermissionDenied => write!(
                     f,
-                    "{}: permission denied: run as root, or as a member of the socket's group",
-                    path.display()
+                    "{}: permission denied: {}",
+                    path.display(),
+                    permission_fix(
+                        &std::fs::read_to_string("/proc/self/status").unwrap_or_default()
+                    )
                 ),
                 _ => write!(f, "{}: {error}", path.display()),
             },
@@ -68,6 +71,18 @@ impl std::error::Error for Error {
             Error::System(_, error) => Some(error),
             _ => None,
         }
+    }
+}
+
+/// What to do about a socket or folder of another user. `status` is that of this process in /proc.
+fn permission_fix(status: &str) -> &'static str {
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let effective = users.and_then(|users| users.split_whitespace().nth(1));
+    if effective == Some("0") {
+        "root lacks CAP_DAC_OVERRIDE here: start the container with --cap-add DAC_OVERRIDE, or run as the user of the \
+         router"
+    } else {
+        "run as root, or as a member of the socket's group"
     }
 }
 

@@ -100,7 +100,7 @@ pub fn missing(desired: &v1::Desired) -> Vec<ValidationError> {
     // Without /proc they are unknown: then opening the port fails.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     match effective(&status) {
-        Some(held) => missing_of(desired, held),
+        Some(held) => missing_of(desired, held, is_root(&status)),
         None => vec![],
     }
     .into_iter()
@@ -126,26 +126,45 @@ fn without_tun(desired: &v1::Desired, tun: &Path) -> Vec<ValidationError> {
         .collect()
 }
 
-fn missing_of(desired: &v1::Desired, held: u64) -> Vec<ValidationError> {
-    let names: Vec<String> =
-        needed(desired).iter().map(|one| one.name.to_ascii_lowercase()).collect();
-    let program = std::env::current_exe()
-        .map_or_else(|_| "stoa".to_owned(), |path| path.display().to_string());
+fn missing_of(desired: &v1::Desired, held: u64, is_root: bool) -> Vec<ValidationError> {
+    let needed = needed(desired);
+    let fix = if is_root {
+        let missing = needed.iter().filter(|one| held & (1 << one.bit) == 0);
+        let fix = fix_of_root(missing.map(|one| one.name));
+        format!("{}{}.", fix[..1].to_uppercase(), &fix[1..])
+    } else {
+        let names: Vec<_> = needed.iter().map(|one| one.name.to_ascii_lowercase()).collect();
+        let program = std::env::current_exe()
+            .map_or_else(|_| "stoa".to_owned(), |path| path.display().to_string());
+        format!("Run as root (sudo), or once: sudo setcap {}+ep {program}", names.join(","))
+    };
     let mut errors = Vec::new();
     for (path, capability, reason) in all_needs(desired) {
         if held & (1 << capability.bit) == 0 {
             errors.push(ValidationError {
                 path,
                 cause: format!("{capability} is missing: {reason}"),
-                fix: format!(
-                    "Run as root (sudo), or once: sudo setcap {}+ep {program}",
-                    names.join(",")
-                ),
+                fix: fix.clone(),
                 names: Vec::new(),
             });
         }
     }
     errors
+}
+
+/// What to do where root lacks capabilities: in a container, or in a unit. As in `stoa_engine::capabilities`.
+pub(crate) fn fix_of_root<'a>(missing: impl Iterator<Item = &'a str>) -> String {
+    let name = |name: &str| format!("--cap-add {}", name.trim_start_matches("CAP_"));
+    let add = missing.map(name).collect::<Vec<_>>().join(" ");
+    format!(
+        "start the container with {add}, or extend CapabilityBoundingSet of the unit: root lacks it here"
+    )
+}
+
+/// Whether the effective user in the text of /proc/PID/status is root.
+pub(crate) fn is_root(status: &str) -> bool {
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    users.and_then(|users| users.split_whitespace().nth(1)) == Some("0")
 }
 
 /// The effective capabilities in the text of /proc/PID/status.
@@ -178,12 +197,17 @@ mod tests {
     #[test]
     fn missing_capabilities_of_ports_are_errors() {
         assert_eq!(needed(&desired()), [NET_ADMIN, NET_RAW, SYS_ADMIN]);
-        assert_eq!(missing_of(&desired(), 0).len(), 4);
-        assert_eq!(missing_of(&desired(), u64::MAX), []);
-        let one = missing_of(&desired(), 1 << 12 | 1 << 21);
+        assert_eq!(missing_of(&desired(), 0, false).len(), 4);
+        assert_eq!(missing_of(&desired(), u64::MAX, true), []);
+        let one = missing_of(&desired(), 1 << 12 | 1 << 21, false);
         assert_eq!(one.len(), 1);
         assert!(one[0].cause.starts_with("CAP_NET_RAW is missing"), "{one:?}");
         assert!(one[0].fix.contains("cap_net_admin,cap_net_raw,cap_sys_admin+ep"), "{one:?}");
+        let of_root = missing_of(&desired(), 1 << 12, true);
+        let expected = "Start the container with --cap-add NET_RAW --cap-add SYS_ADMIN, or";
+        assert!(of_root.iter().all(|error| error.fix.starts_with(expected)), "{of_root:?}");
+        assert!(is_root("Name:\tx\nUid:\t1000\t0\t0\t0\n"));
+        assert!(!is_root("Uid:\t0\t1000\t0\t0\n") && !is_root(""));
     }
 
     #[test]

@@ -19,6 +19,23 @@ pub fn keep(kept: &[Capability]) -> Result<(), CapsError> {
     Ok(())
 }
 
+/// How to get capabilities that are missing, as words. Root lacks them in a container or unit alone.
+pub fn fix(missing: &[&str]) -> String {
+    fix_for(nix::unistd::geteuid().is_root(), missing)
+}
+
+/// [`fix`], for root or another user.
+pub fn fix_for(is_root: bool, missing: &[&str]) -> String {
+    if !is_root {
+        return "run as root or give the program what is missing".to_owned();
+    }
+    let name = |name: &&str| format!("--cap-add {}", name.trim_start_matches("CAP_"));
+    let add = missing.iter().map(name).collect::<Vec<_>>().join(" ");
+    format!(
+        "root lacks it here: start the container with {add}, or extend CapabilityBoundingSet of the unit"
+    )
+}
+
 /// Of a worker: it preempts other programs when it wakes.
 pub(crate) fn keep_of_worker() {
     // What stays then is what the process has.
@@ -28,6 +45,15 @@ pub(crate) fn keep_of_worker() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_in_a_container_is_not_told_to_be_root() {
+        let missing = ["CAP_NET_RAW", "CAP_BPF"];
+        let of_root = fix_for(true, &missing);
+        assert!(of_root.contains("--cap-add NET_RAW --cap-add BPF,"), "{of_root}");
+        assert!(!of_root.contains("run as root"), "{of_root}");
+        assert!(fix_for(false, &missing).starts_with("run as root"));
+    }
 
     #[test]
     fn a_thread_gives_up_what_it_does_not_need() {

@@ -31,7 +31,7 @@ pub enum OpenError {
         driver: &'static str,
     },
     /// A capability is missing.
-    #[error("{what} needs {capability}: run as root or give the program that capability")]
+    #[error("{what} needs {capability}: {}", stoa_engine::capabilities::fix(&[*capability]))]
     Permission {
         /// What was tried.
         what: String,

@@ -3,6 +3,7 @@
 use super::check::{Check, Router, ok};
 use super::machine::{Machine, count};
 use super::numa;
+use crate::privileges::fix_of_root;
 
 /// CPU flags that the AVX-512 kernels need.
 const AVX512: [&str; 4] = ["avx512f", "avx512bw", "avx512dq", "avx512vl"];
@@ -42,20 +43,26 @@ pub(super) fn all(machine: &Machine, kernel: &str, router: Option<&Router>) -> V
 
 fn capabilities(machine: &Machine) -> Check {
     let desired = [(NET_ADMIN, "net_admin"), (NET_RAW, "net_raw"), (SYS_ADMIN, "sys_admin")];
-    let missing: Vec<String> = desired
-        .into_iter()
-        .filter(|(bit, _)| !machine.has_capability(*bit))
-        .map(|(_, name)| format!("cap_{name}"))
-        .collect();
+    let missing = desired.into_iter().filter(|(bit, _)| !machine.has_capability(*bit));
+    let missing: Vec<String> = missing.map(|(_, name)| format!("cap_{name}")).collect();
     if missing.is_empty() {
         return ok("privileges", "net_admin, net_raw, sys_admin");
     }
     let check = ok("privileges", format!("without {}", missing.join(", ")));
-    let fix = "run as root: sudo stoa run --config FILE";
+    let fix = fix(machine, &missing, "run as root: sudo stoa run --config FILE");
     if missing == ["cap_sys_admin"] {
         return check.better("no ports in other network namespaces", fix);
     }
     check.missing("no ports on Linux devices; memif, pcap and generator work", fix)
+}
+
+/// How to get capabilities that are missing; `other`: for other users than root.
+fn fix(machine: &Machine, missing: &[impl AsRef<str>], other: &str) -> String {
+    if !machine.is_root {
+        return other.to_owned();
+    }
+    let names: Vec<String> = missing.iter().map(|name| name.as_ref().to_uppercase()).collect();
+    fix_of_root(names.iter().map(String::as_str))
 }
 
 fn af_packet(machine: &Machine) -> Check {
@@ -83,7 +90,11 @@ fn af_xdp(machine: &Machine) -> Check {
         let found = format!("in kernel {}, but without {}", machine.kernel, missing.join(", "));
         return ok("af-xdp", found).better(
             "af-xdp ports are refused, and auto uses the slower packet socket",
-            "run as root, or: sudo setcap cap_net_admin,cap_net_raw,cap_bpf+ep $(command -v stoa)",
+            fix(
+                machine,
+                &missing,
+                "run as root, or: sudo setcap cap_net_admin,cap_net_raw,cap_bpf+ep $(command -v stoa)",
+            ),
         );
     }
     let found = format!("in kernel {}, generic for every device, native by driver", machine.kernel);
@@ -95,7 +106,10 @@ fn tun(machine: &Machine) -> Check {
         (true, true) => ok("tap", "/dev/net/tun"),
         (true, false) => ok("tap", "/dev/net/tun, not for this user").missing(
             "no tap ports and no host interfaces in Linux",
-            "run as root: sudo stoa run --config FILE",
+            match machine.is_root {
+                true => "start the container with --device /dev/net/tun",
+                false => "run as root: sudo stoa run --config FILE",
+            },
         ),
         (false, _) => ok("tap", "no /dev/net/tun").missing(
             "no tap ports and no host interfaces in Linux",
@@ -180,7 +194,7 @@ fn priority(machine: &Machine) -> Check {
     }
     ok("priority", "without cap_sys_nice").better(
         "a worker that wakes up waits for other programs on its CPU, up to milliseconds",
-        "run as root; in a container: --cap-add SYS_NICE",
+        fix(machine, &["cap_sys_nice"], "run as root"),
     )
 }
 

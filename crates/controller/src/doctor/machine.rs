@@ -29,6 +29,8 @@ pub struct Machine {
     pub protocols: Vec<String>,
     /// Whether /dev/net/tun exists, and whether it can be opened.
     pub tun: (bool, bool),
+    /// Whether the user is root, perhaps in a container.
+    pub is_root: bool,
     /// Effective capabilities as bits; `None`: not known.
     pub capabilities: Option<u64>,
     /// Soft limits: locked memory in bytes, open files; `u64::MAX`: no limit.
@@ -162,6 +164,7 @@ impl Machine {
                 tun.exists(),
                 std::fs::OpenOptions::new().read(true).write(true).open(&tun).is_ok(),
             ),
+            is_root: crate::privileges::is_root(&status),
             capabilities: field(&status, "CapEff")
                 .and_then(|word| u64::from_str_radix(word, 16).ok()),
             limits: (limit(&limits, "Max locked memory"), limit(&limits, "Max open files")),

@@ -109,6 +109,27 @@ fn each_gap_has_its_cost_and_fix() {
     }
 }
 
+/// Root in a container gets the option of the container, anybody else the way to root.
+#[test]
+fn a_missing_capability_has_the_fix_of_its_user() {
+    let fixes = |user: &str| {
+        // Everything but CAP_SYS_NICE, CAP_NET_RAW and CAP_BPF.
+        let status = format!("Uid:\t{user}\nCapEff:\t0000017fff7fdfff\nCpus_allowed_list:\t0-7\n");
+        let mut files = GOOD.to_vec();
+        files.push(("proc/self/status", &status));
+        let root = machine_of(&files);
+        let checks = examine(root.path(), "avx512", None);
+        ["privileges", "af-xdp", "priority"].map(|name| {
+            checks.iter().find(|check| check.name == name).map(|check| check.fix.clone()).unwrap()
+        })
+    };
+    let options = ["NET_RAW,", "NET_RAW --cap-add BPF,", "SYS_NICE,"];
+    for (fix, option) in fixes("0\t0\t0\t0").iter().zip(options) {
+        assert!(fix.starts_with(&format!("start the container with --cap-add {option}")), "{fix}");
+    }
+    assert!(fixes("1000\t1000\t1000\t1000").iter().all(|fix| fix.starts_with("run as root")));
+}
+
 #[test]
 fn numa_nodes_are_read_from_their_folders() {
     let mut files = GOOD.to_vec();

@@ -53,6 +53,10 @@ pub enum Error {
 
 fn hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
+        std::io::ErrorKind::PermissionDenied if nix::unistd::geteuid().is_root() => {
+            "; root lacks CAP_DAC_OVERRIDE here: start the container with --cap-add DAC_OVERRIDE, or use a --socket in a \
+             folder of root"
+        }
         std::io::ErrorKind::PermissionDenied => {
             "; run as root, or use a --socket in a folder of your own"
         }

@@ -3,6 +3,8 @@
 use std::fs::read_to_string;
 use std::io::Error;
 
+use stoa_engine::capabilities;
+
 /// Capabilities (linux/capability.h) by name and bit.
 const NET_ADMIN: (&str, u8) = ("CAP_NET_ADMIN", 12);
 const NET_RAW: (&str, u8) = ("CAP_NET_RAW", 13);
@@ -16,6 +18,8 @@ pub(super) struct Rights {
     capabilities: Option<u64>,
     /// `kernel.unprivileged_bpf_disabled`.
     bpf_disabled: Option<String>,
+    /// The user is root, perhaps in a container.
+    is_root: bool,
     /// Root only inside a user namespace.
     in_user_namespace: bool,
     /// Bytes that may be locked, where this kernel counts BPF against them.
@@ -33,6 +37,7 @@ impl Rights {
             capabilities: status.lines().find_map(|line| {
                 u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok()
             }),
+            is_root: nix::unistd::geteuid().is_root(),
             bpf_disabled: disabled.map(|text| text.trim().to_owned()),
             // The first namespace maps all 2^32 - 1 users to themselves.
             in_user_namespace: !map.is_empty()
@@ -71,9 +76,8 @@ impl Rights {
                 }
                 _ => String::new(),
             };
-            return format!(
-                "{names} {verb} missing{sysctl}: run as root or give the program what is missing"
-            );
+            let fix = capabilities::fix_for(self.is_root, &missing);
+            return format!("{names} {verb} missing{sysctl}: {fix}");
         }
         if self.in_user_namespace {
             return "capabilities of a user namespace do not count for BPF: run outside of it, or \
@@ -135,6 +139,7 @@ mod tests {
     fn all() -> Rights {
         Rights {
             capabilities: Some(u64::MAX),
+            is_root: false,
             bpf_disabled: Some("2".into()),
             in_user_namespace: false,
             memlock: None,
@@ -157,6 +162,8 @@ mod tests {
         assert!(other.starts_with("CAP_NET_ADMIN is missing: run"), "{other}");
         let open = Rights { bpf_disabled: Some("0".into()), ..without(&[BPF, SYS_ADMIN]) };
         assert!(open.words().starts_with("CAP_BPF is missing: run"), "{}", open.words());
+        let root = Rights { is_root: true, ..without(&[BPF, SYS_ADMIN]) }.words();
+        assert!(root.contains("--cap-add BPF,") && !root.contains("run as root"), "{root}");
         assert!(!without(&[BPF, NET_ADMIN]).are_too_few(), "CAP_SYS_ADMIN stands for them");
     }
 
