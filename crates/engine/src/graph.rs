@@ -8,6 +8,8 @@ mod deadlines;
 mod emitted;
 mod relocate;
 
+use std::any::Any;
+
 use crate::clock;
 use crate::counters::{NodeCounters, OutOfMemory, WorkerCounters};
 use crate::drops::{self, Reason};
@@ -58,7 +60,7 @@ impl Walk<'_> {
     fn context<'a>(
         &'a mut self,
         (at, now): (usize, u64),
-        (emitted, output, deadlines): Lent<'a>,
+        (emitted, output, deadlines, local): Lent<'a>,
     ) -> Context<'a> {
         Context {
             worker: self.worker,
@@ -73,12 +75,18 @@ impl Walk<'_> {
             handoff: &mut output.handoff,
             handed: &mut output.handed,
             deadlines,
+            local,
         }
     }
 }
 
 /// What a graph lends to a node that it runs.
-type Lent<'a> = (&'a mut Vec<(u16, Packet)>, &'a mut Output, &'a mut Deadlines);
+type Lent<'a> = (
+    &'a mut Vec<(u16, Packet)>,
+    &'a mut Output,
+    &'a mut Deadlines,
+    &'a mut (dyn Any + Send + 'static),
+);
 
 /// The nodes of one worker.
 pub struct Graph {
@@ -89,6 +97,8 @@ pub struct Graph {
     emitted: Vec<(u16, Packet)>,
     deadlines: Deadlines,
     pool: &'static Pool,
+    /// What the nodes share.
+    local: Box<dyn Any + Send>,
     /// Where `port-output` sends.
     pub output: Output,
 }
@@ -116,6 +126,7 @@ impl Graph {
             emitted: Vec::with_capacity(EMIT),
             deadlines: Deadlines::new(nodes.len()),
             pool,
+            local: spec.make_local(shared, worker),
             output: Output::new(pool, nodes.len() as u16)?,
         })
     }
@@ -197,7 +208,7 @@ impl Graph {
                 self.pending &= !(1 << at);
             }
             let packets = vector.len() as u64;
-            let lent = (&mut self.emitted, &mut self.output, &mut self.deadlines);
+            let lent = (&mut self.emitted, &mut self.output, &mut self.deadlines, &mut *self.local);
             let mut cx = walk.context((at, began), lent);
             let next = {
                 let _processing = Processing::begin();
@@ -213,7 +224,7 @@ impl Graph {
     pub fn tick(&mut self, walk: &mut Walk<'_>) {
         let now = clock::tsc();
         for at in 0..self.slots.len() {
-            let lent = (&mut self.emitted, &mut self.output, &mut self.deadlines);
+            let lent = (&mut self.emitted, &mut self.output, &mut self.deadlines, &mut *self.local);
             let mut cx = walk.context((at, now), lent);
             self.slots[at].node.tick(&mut cx);
             self.send_emitted(at, walk);

@@ -1,6 +1,8 @@
 //! The graph as it is declared: a list of nodes, a list of feature arcs and the protocol tables.
 //! Together they give all nodes in the order in which packets pass them, and the edges of each.
 
+use std::any::Any;
+
 use crate::arc::{ArcHook, ArcSpec};
 use crate::graph::OUTPUT;
 use crate::node::NodeSpec;
@@ -118,6 +120,7 @@ pub struct GraphSpec<S: 'static> {
     nodes: Vec<GraphNode<S>>,
     arcs: &'static [ArcSpec<S>],
     protocols: Vec<ProtocolSpec>,
+    local: fn(&S, usize) -> Box<dyn Any + Send>,
 }
 
 impl<S> GraphSpec<S> {
@@ -148,7 +151,8 @@ impl<S> GraphSpec<S> {
         if all.len() > NODES {
             return Err(GraphError::TooMany(all.len()));
         }
-        let mut graph = Self { nodes: all, arcs, protocols: Vec::new() };
+        let local: fn(&S, usize) -> Box<dyn Any + Send> = |_, _| Box::new(());
+        let mut graph = Self { nodes: all, arcs, protocols: Vec::new(), local };
         for (at, node) in graph.nodes.iter().enumerate() {
             if graph.nodes[..at].iter().any(|other| other.name() == node.name()) {
                 return Err(GraphError::Twice(node.name()));
@@ -212,6 +216,18 @@ impl<S> GraphSpec<S> {
         self.protocols = protocols;
         self.check_edges()?;
         Ok(self)
+    }
+
+    /// Makes for each worker a value that all of its nodes share ([`crate::Context::local`]).
+    #[must_use]
+    pub fn with_local(mut self, local: fn(&S, usize) -> Box<dyn Any + Send>) -> Self {
+        self.local = local;
+        self
+    }
+
+    /// What the nodes of a worker share.
+    pub(crate) fn make_local(&self, shared: &S, worker: usize) -> Box<dyn Any + Send> {
+        (self.local)(shared, worker)
     }
 
     fn check_edges(&self) -> Result<(), GraphError> {

@@ -1,5 +1,7 @@
 //! A node: one processing step, on a whole vector.
 
+use std::any::Any;
+
 use crate::counters::WorkerCounters;
 use crate::drops::Reason;
 use crate::graph::Deadlines;
@@ -138,6 +140,8 @@ pub struct Context<'a> {
     pub(crate) handed: &'a mut u64,
     pub(crate) trace_capture: &'a mut TraceCapture,
     pub(crate) deadlines: &'a mut Deadlines,
+    /// What the nodes of the worker share.
+    pub(crate) local: &'a mut (dyn Any + Send + 'static),
 }
 
 impl Context<'_> {
@@ -153,6 +157,13 @@ impl Context<'_> {
         let mut packet = self.pool.jumbo_packet()?;
         packet.set_own();
         Some(packet)
+    }
+
+    /// The value that the nodes of this worker share, as [`crate::GraphSpec::with_local`] made it; `None`: it is of
+    /// another type. No other thread has access, so that nodes need no lock.
+    #[inline(always)]
+    pub fn local<T: 'static>(&mut self) -> Option<&mut T> {
+        self.local.downcast_mut()
     }
 
     /// Asks for a [`Node::poll`] once the time stamp counter has reached `tsc`. An earlier

@@ -61,7 +61,7 @@ impl Graph {
             if !self.deadlines.take_due(at, now) {
                 continue;
             }
-            let lent = (&mut self.emitted, &mut self.output, &mut self.deadlines);
+            let lent = (&mut self.emitted, &mut self.output, &mut self.deadlines, &mut *self.local);
             let mut cx = walk.context((at, now), lent);
             let next = {
                 let _processing = Processing::begin();

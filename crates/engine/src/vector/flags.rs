@@ -1,0 +1,24 @@
+//! Bits of the `flags` column, which stay with a packet from node to node.
+
+/// The frame's destination was a multicast address (broadcast included).
+pub const MULTICAST: u16 = 1;
+/// We made this packet: its TTL is not ours to decrement, and a failure is
+/// not answered by ICMP.
+pub const OWN: u16 = 2;
+/// How often the packet went into a tunnel: a number of these bits.
+pub const TUNNELS: u16 = 0x30;
+/// One time of [`TUNNELS`].
+pub const ONE_TUNNEL: u16 = 0x10;
+/// A copy of a packet that goes its own way, or one of its fragments but the last: when it is dropped,
+/// the interface that received the packet has lost nothing.
+pub const COPY: u16 = 0x40;
+/// A packet of our own whose link-layer header lies in front of its data already, `arg` bytes: no look-up follows.
+pub const FRAMED: u16 = 0x80;
+/// The flow of the packet has counted it already.
+pub const TRACKED: u16 = 0x100;
+/// Its flow was admitted: it passes access lists without a rule.
+pub const ADMITTED: u16 = 0x200;
+/// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
+pub const REFUSED: u16 = 0x4000;
+/// The packet is traced: see [`crate::trace_capture::trace`].
+pub const TRACED: u16 = 0x8000;
