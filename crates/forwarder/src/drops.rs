@@ -3,6 +3,7 @@
 use stoa_engine::Reason;
 use stoa_engine::drops::{ENGINE, ReasonSpec};
 
+use crate::flow::tcp::Refusal;
 use crate::plugin;
 
 macro_rules! reasons {
@@ -149,7 +150,28 @@ reasons! {
     AclInput "acl-input" "refused by an access list of the receiving interface";
     AclOutput "acl-output" "refused by an access list of the sending interface";
     AclTruncated "acl-truncated" "an upper-layer header that is cut or malformed, so that rules cannot judge it (RFC 1858, RFC 7112)";
+    TcpImpossibleFlags "tcp-impossible-flags" "TCP flags that no host sends together, in a flow or where one would begin";
+    TcpNoConnection "tcp-no-connection" "a stateful rule matches a TCP segment that does not open a connection";
+    TcpOutOfWindow "tcp-out-of-window" "TCP segment outside of the window of its connection";
+    TcpBadAcknowledgement "tcp-bad-acknowledgement" "TCP segment that acknowledges what was not sent";
+    TcpBlindReset "tcp-blind-reset" "TCP reset outside of the window of its connection (RFC 5961 3)";
+    TcpReopening "tcp-reopening" "SYN-ACK of a connection that still seems open: the repeated SYN will replace it";
+    FlowTableFull "flow-table-full" "first packet of a flow, while the flow table has no room";
+    FlowContended "flow-contended" "first packet of a flow, while another worker changes the same place of the flow table";
     LinkDown "link-down" "the port of the next hop is down";
+}
+
+impl From<Refusal> for Drop {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::ImpossibleFlags => Self::TcpImpossibleFlags,
+            Refusal::NoConnection => Self::TcpNoConnection,
+            Refusal::OutOfWindow => Self::TcpOutOfWindow,
+            Refusal::BadAcknowledgement => Self::TcpBadAcknowledgement,
+            Refusal::BlindReset => Self::TcpBlindReset,
+            Refusal::Reopening => Self::TcpReopening,
+        }
+    }
 }
 
 impl Drop {
@@ -195,5 +217,8 @@ mod tests {
         assert_eq!(Drop::LinkDown.reason().0 as usize, count - 1);
         assert_eq!(named("link-down"), Some(Drop::LinkDown.reason()));
         assert_eq!(named("unknown"), None);
+        for refusal in Refusal::ALL {
+            assert_eq!(named(refusal.name()), Some(Drop::from(refusal).reason()));
+        }
     }
 }

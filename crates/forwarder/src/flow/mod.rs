@@ -21,9 +21,11 @@ pub mod fields;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod fields_avx2;
+pub mod flows;
 pub mod fragments;
 pub mod tcp;
 pub mod timeouts;
+pub mod tracker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -45,6 +45,23 @@ impl Class {
         Self::OtherReplied,
     ];
 
+    /// Its name for operators.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TcpOpening => "tcp-opening",
+            Self::TcpEstablished => "tcp-established",
+            Self::TcpHalfClosed => "tcp-half-closed",
+            Self::TcpClosing => "tcp-closing",
+            Self::TcpTimeWait => "tcp-time-wait",
+            Self::TcpReset => "tcp-reset",
+            Self::UdpNew => "udp-new",
+            Self::UdpReplied => "udp-replied",
+            Self::Icmp => "icmp",
+            Self::OtherNew => "other-new",
+            Self::OtherReplied => "other-replied",
+        }
+    }
+
     /// Which flows a table that is nearly full gives up first: those with the lowest number. `None`: it never gives up
     /// such a flow before its time, because a live connection would end.
     ///

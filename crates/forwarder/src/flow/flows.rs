@@ -1,0 +1,182 @@
+//! The flow tables of the router, one for each family: all workers look up in them, and each owns the flows that it has
+//! created ([`super::tracker`]).
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stoa_engine::clock;
+use stoa_engine::counters::Counter;
+use stoa_engine::quiescence::Quiescence;
+use stoa_tables::flow_table::{FlowCapacity, FlowError, FlowReader, FlowTable, Secret};
+use stoa_tables::lpm::Kernel;
+
+use super::tracker::FlowTracker;
+
+/// Seconds and milliseconds of workers, with any origin; both wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Ticks of flow tables: seconds.
+    pub tick: u32,
+    /// Milliseconds.
+    pub ms: u32,
+}
+
+/// What became of flows, on one worker.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct FlowCounts {
+    /// Flows created.
+    pub created: Counter,
+    /// Flows that ended by their timeout.
+    pub expired: Counter,
+    /// Flows that gave way to others, because the table was nearly full.
+    pub evicted: Counter,
+    /// Packets dropped because the table was full.
+    pub refused: Counter,
+}
+
+/// Counts of all workers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // as in `FlowCounts`
+pub struct FlowSums {
+    pub created: u64,
+    pub expired: u64,
+    pub evicted: u64,
+    pub refused: u64,
+}
+
+/// One table: a family.
+struct Family {
+    /// Locked by threads that start and by the control thread, never for a packet.
+    table: Mutex<FlowTable>,
+    reader: FlowReader,
+    capacity: u32,
+    counts: Box<[FlowCounts]>,
+}
+
+/// The tables of both families.
+pub struct Flows {
+    four: Family,
+    six: Family,
+    quiescence: Arc<Quiescence>,
+    /// How often all flows were cleared.
+    cleared: AtomicU32,
+    skipped: AtomicU64,
+}
+
+/// Random bytes.
+fn secret() -> Secret {
+    let state = RandomState::new();
+    let mut bytes = [0; 64];
+    for (at, word) in bytes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        *word = if cfg!(fuzzing) { at as u64 } else { state.hash_one(at) }.to_le_bytes();
+    }
+    Secret(bytes)
+}
+
+impl Family {
+    fn new(capacity: FlowCapacity, kernel: Kernel, workers: usize) -> Result<Self, FlowError> {
+        let table = FlowTable::new(&capacity, &secret())?;
+        let reader = table.reader();
+        let reader = reader.clone().with_kernel(kernel).unwrap_or(reader);
+        let counts = (0..workers).map(|_| FlowCounts::default()).collect();
+        let capacity = capacity.ip4 + capacity.ip6;
+        Ok(Self { table: Mutex::new(table), reader, capacity, counts })
+    }
+}
+
+impl Flows {
+    /// Empty tables for so many flows of IPv4 and of IPv6.
+    ///
+    /// # Errors
+    /// The system has no address space for them.
+    pub fn new(
+        (ip4, ip6): (u32, u32),
+        kernel: Kernel,
+        workers: usize,
+        quiescence: &Arc<Quiescence>,
+    ) -> Result<Self, FlowError> {
+        let none = FlowCapacity::default();
+        Ok(Self {
+            four: Family::new(FlowCapacity { ip4, ..none }, kernel, workers)?,
+            six: Family::new(FlowCapacity { ip6, ..none }, kernel, workers)?,
+            quiescence: Arc::clone(quiescence),
+            cleared: AtomicU32::new(0),
+            skipped: AtomicU64::new(0),
+        })
+    }
+
+    fn family(&self, is_ip4: bool) -> &Family {
+        if is_ip4 { &self.four } else { &self.six }
+    }
+
+    /// What a worker owns; `None`: somebody has it already.
+    pub fn tracker(self: &Arc<Self>, worker: usize) -> Option<FlowTracker> {
+        let now = self.now(clock::tsc()).tick;
+        let owner = |is_ip4| {
+            let table = &self.family(is_ip4).table;
+            let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            table.owner(u8::try_from(worker).ok()?, now)
+        };
+        Some(FlowTracker::new(self, worker, [owner(true)?, owner(false)?]))
+    }
+
+    /// Look-ups in the table of a family.
+    pub fn reader(&self, is_ip4: bool) -> &FlowReader {
+        &self.family(is_ip4).reader
+    }
+
+    /// How many flows of a family fit.
+    pub fn capacity(&self, is_ip4: bool) -> u32 {
+        self.family(is_ip4).capacity
+    }
+
+    /// Flows of a family.
+    pub fn live(&self, is_ip4: bool) -> u64 {
+        let table = &self.family(is_ip4).table;
+        table.lock().unwrap_or_else(PoisonError::into_inner).live()
+    }
+
+    /// The counts of a family.
+    pub fn sums(&self, is_ip4: bool) -> FlowSums {
+        let all = self.family(is_ip4).counts.iter();
+        all.fold(FlowSums::default(), |sum, it| FlowSums {
+            created: sum.created + it.created.get(),
+            expired: sum.expired + it.expired.get(),
+            evicted: sum.evicted + it.evicted.get(),
+            refused: sum.refused + it.refused.get(),
+        })
+    }
+
+    pub(super) fn counts(&self, is_ip4: bool, worker: usize) -> Option<&FlowCounts> {
+        self.family(is_ip4).counts.get(worker)
+    }
+
+    pub(super) fn quiescence(&self) -> &Quiescence {
+        &self.quiescence
+    }
+
+    /// Has workers remove all flows.
+    pub fn clear(&self) {
+        self.cleared.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often [`Self::clear`] was called, modulo 2^32.
+    pub(super) fn cleared(&self) -> u32 {
+        self.cleared.load(Ordering::Acquire)
+    }
+
+    /// The time at this value of the time stamp counter.
+    #[inline]
+    pub fn now(&self, tsc: u64) -> Now {
+        let tsc = tsc.wrapping_add(self.skipped.load(Ordering::Relaxed));
+        let ms = clock::duration(tsc).as_millis() as u64;
+        Now { tick: (ms / 1000) as u32, ms: ms as u32 }
+    }
+
+    /// Advances the time by milliseconds: for tests.
+    pub fn skip(&self, ms: u64) {
+        self.skipped.fetch_add(ms * clock::tsc_hz() / 1000, Ordering::Relaxed);
+    }
+}

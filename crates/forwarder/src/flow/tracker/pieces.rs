@@ -1,0 +1,97 @@
+//! Later fragments follow the first one of their packet, which has the ports: whether its flow has admitted it.
+
+use std::hash::{BuildHasher, RandomState};
+
+use stoa_wire::ipv6;
+use stoa_wire::ipv6_extensions::Fragment;
+use stoa_wire::protocol::FRAGMENT;
+use zerocopy::FromBytes;
+
+use super::Seen;
+use crate::flow::fragments::{Fate, Fragments, Key, Piece, Refusal};
+
+/// Packets of which fragments are missing, of one worker and family, and those of one source.
+const PACKETS: usize = 256;
+const OF_SOURCE: u16 = 32;
+/// Seconds that a packet is remembered (RFC 8200 section 4.5: at most 60).
+const LIFETIME_S: u64 = 30;
+
+/// What becomes of a later fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// Rules decide: its first one was of no flow, or has not come.
+    Rules,
+    /// Its first one has passed; whether it was admitted.
+    Follows(bool),
+    /// It overlaps what has passed.
+    Overlaps,
+}
+
+/// The packets of which fragments have passed.
+pub(super) struct Pieces(Fragments<bool>);
+
+impl Pieces {
+    pub(super) fn new() -> Self {
+        let state = RandomState::new();
+        let seed = [0, 1].map(|at: u64| if cfg!(fuzzing) { at } else { state.hash_one(at) });
+        Self(Fragments::new(PACKETS, OF_SOURCE, LIFETIME_S, seed))
+    }
+
+    /// A first fragment has passed. Returns whether it overlaps others.
+    pub(super) fn first(
+        &mut self,
+        (packet, vrf): (&Seen<'_>, u16),
+        is_admitted: bool,
+        tick: u32,
+    ) -> bool {
+        let Some((key, piece)) = part(packet, vrf) else { return false };
+        let noted = self.0.first(&key, piece, is_admitted, tick.into());
+        noted.is_err_and(|refusal| refusal == Refusal::Overlap)
+    }
+
+    /// Another fragment.
+    pub(super) fn later(&mut self, (packet, vrf): (&Seen<'_>, u16), tick: u32) -> Later {
+        let Some((key, piece)) = part(packet, vrf) else { return Later::Rules };
+        match self.0.later(&key, piece, tick.into()) {
+            Fate::Follow(is_admitted) => Later::Follows(is_admitted),
+            Fate::Drop(Refusal::Overlap) => Later::Overlaps,
+            Fate::Wait { .. } | Fate::Drop(_) => Later::Rules,
+        }
+    }
+
+    /// Forgets some packets whose time is over.
+    pub(super) fn sweep(&mut self, tick: u32) {
+        self.0.sweep(tick.into(), PACKETS / 8, |_| {});
+    }
+}
+
+/// Of which packet a fragment is which part.
+fn part(packet: &Seen<'_>, vrf: u16) -> Option<(Key, Piece)> {
+    let (bytes, end) = (packet.bytes, usize::from(packet.place.length()));
+    let vrf = vrf.into();
+    let (key, start, data, is_last) = if packet.kind.is_ip6() {
+        let view = ipv6::check(bytes.get(..end)?).ok()?;
+        let mut all = view.extensions().map_while(Result::ok);
+        let extension = all.find(|extension| extension.kind == FRAGMENT)?;
+        let header = Fragment::ref_from_bytes(extension.bytes).ok()?;
+        let [source, destination] = [view.source(), view.destination()].map(u128::from);
+        let identification = header.identification.get();
+        let key = Key { vrf, source, destination, protocol: 0, identification };
+        (key, header.offset() / 8, extension.offset + extension.bytes.len(), !header.more())
+    } else {
+        let header = bytes.first_chunk::<20>()?;
+        let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let mapped = |at: usize| {
+            let address = u128::from(half(at)) << 16 | u128::from(half(at + 2));
+            0xffff_0000_0000 | address
+        };
+        let (fragment, identification) = (half(6), half(4).into());
+        let (source, destination, protocol) = (mapped(12), mapped(16), header[9]);
+        let key = Key { vrf, source, destination, protocol, identification };
+        let offset = usize::from(fragment & 0x1fff);
+        (key, offset, usize::from(header[0] & 0xf) * 4, fragment & 0x2000 == 0)
+    };
+    let units = end.checked_sub(data)?.div_ceil(8);
+    let (start, end) = (u16::try_from(start).ok()?, u16::try_from(start + units).ok()?);
+    Some((key, Piece { start, end, is_last }))
+}

@@ -1,0 +1,145 @@
+//! What the tracker reads of a packet: its segment, whether its flow can be tracked, and the flow that an ICMP error is
+//! about.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use stoa_tables::classifier::Fragment;
+use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::FlowKey;
+use stoa_wire::checksum::Pseudo;
+use stoa_wire::protocol::{FRAGMENT, ICMP4, ICMP6, TCP, UDP};
+use stoa_wire::tcp::{self, flag};
+
+use crate::flow::fields::{Kind, Place};
+use crate::flow::tcp::{Direction, Segment};
+
+/// Protocols with ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
+const PORTS: [u8; 5] = [TCP, UDP, 33, 132, 136];
+/// Bytes of an ICMP error before the packet that it is about.
+const ICMP_HEADER: usize = 8;
+
+/// A packet of which the fields are known. It is not malformed.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// From the IP header on.
+    pub bytes: &'a [u8],
+    /// As in the column of this name.
+    pub kind: Kind,
+    /// As in the column of this name.
+    pub place: Place,
+}
+
+impl Seen<'_> {
+    /// What counts of a TCP segment. `None`: it is a fragment, or it opens or ends a connection with a wrong checksum,
+    /// so that its receiver ignores it. The checksum of other segments is not verified: they change little.
+    #[inline]
+    pub fn segment(&self) -> Option<Segment> {
+        const CONTROL: u8 = flag::SYN | flag::FIN | flag::RST;
+        let segment = self.bytes.get(self.place.upper().into()..self.place.length().into())?;
+        let view = tcp::parse(segment).ok().filter(|_| self.kind.part() == Fragment::No)?;
+        let is_control = view.header().flags & CONTROL != 0;
+        if is_control && view.verify(&self.pseudo()?).is_err() {
+            return None;
+        }
+        Some(Segment::of(&view))
+    }
+
+    fn pseudo(&self) -> Option<Pseudo> {
+        if self.kind.is_ip6() {
+            let (source, rest) = self.bytes.get(8..)?.split_first_chunk::<16>()?;
+            let (source, destination) = ((*source).into(), (*rest.first_chunk::<16>()?).into());
+            return Some(Pseudo::Ip6 { source, destination });
+        }
+        let (source, rest) = self.bytes.get(12..)?.split_first_chunk::<4>()?;
+        let (source, destination) = ((*source).into(), (*rest.first_chunk::<4>()?).into());
+        Some(Pseudo::Ip4 { source, destination })
+    }
+}
+
+/// Whether a packet with this column `ports` can belong to a flow in this direction. Later fragments have no ports, and
+/// ICMP has flows of queries only: from those that ask to those that reply (RFC 5508 section 3).
+#[inline(always)]
+pub fn fits(kind: Kind, ports: u32, direction: Direction) -> bool {
+    const OTHER: u32 = Kind::LATER | (7 * Kind::MALFORMED);
+    if kind.0 & OTHER != 0 {
+        return false;
+    }
+    let icmp = if kind.is_ip6() { ICMP6 } else { ICMP4 };
+    kind.protocol() != icmp || query(kind.is_ip6(), (ports >> 24) as u8) == Some(direction)
+}
+
+/// Whether an ICMP message is a request with an identifier, or the reply to one.
+fn query(is_ip6: bool, message: u8) -> Option<Direction> {
+    match (is_ip6, message) {
+        (false, 8 | 13 | 15 | 17 | 42) | (true, 128 | 160) => Some(Direction::Original),
+        (false, 0 | 14 | 16 | 18 | 43) | (true, 129 | 161) => Some(Direction::Reply),
+        _ => None,
+    }
+}
+
+/// The key of the packet that an ICMP error is about: destination unreachable, packet too big, time exceeded, parameter
+/// problem (RFC 792, RFC 4443). The error goes to the sender of that packet. `None`: it is no such message.
+pub fn about(packet: &Seen<'_>, ports: u32, vrf: u16) -> Option<FlowKey> {
+    let is_ip6 = packet.kind.is_ip6();
+    let message = (ports >> 24) as u8;
+    let is_error = match packet.kind.protocol() {
+        ICMP4 if !is_ip6 => matches!(message, 3 | 11 | 12),
+        ICMP6 if is_ip6 => matches!(message, 1..=4),
+        _ => false,
+    };
+    let has_header = packet.kind.part() == Fragment::No && packet.kind.malformed().is_none();
+    if !is_error || !has_header {
+        return None;
+    }
+    let inner = packet.bytes.get(usize::from(packet.place.upper()) + ICMP_HEADER..)?;
+    if is_ip6 { about6(packet.bytes, inner, vrf) } else { about4(packet.bytes, inner, vrf) }
+}
+
+fn about4(outer: &[u8], inner: &[u8], vrf: u16) -> Option<FlowKey> {
+    let header = inner.first_chunk::<20>()?;
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    if header[0] >> 4 != 4 || fragment & 0x1fff != 0 || outer.get(16..20)? != &header[12..16] {
+        return None;
+    }
+    let upper = inner.get(usize::from(header[0] & 0xf).max(5) * 4..)?;
+    let (source_port, destination_port) = ports_of(header[9], upper, false)?;
+    let address = |at: usize| {
+        Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]).to_bits()
+    };
+    let (source, destination, protocol) = (address(12), address(16), header[9]);
+    Some(FlowKey::ip4(Flow { source, destination, source_port, destination_port, protocol }, vrf))
+}
+
+fn about6(outer: &[u8], inner: &[u8], vrf: u16) -> Option<FlowKey> {
+    let (header, mut upper) = inner.split_first_chunk::<40>()?;
+    if header[0] >> 4 != 6 || outer.get(24..40)? != &header[8..24] {
+        return None;
+    }
+    let mut protocol = header[6];
+    if let (FRAGMENT, Some((fragment, rest))) = (protocol, upper.split_first_chunk::<8>()) {
+        if u16::from_be_bytes([fragment[2], fragment[3]]) & 0xfff8 != 0 {
+            return None;
+        }
+        (protocol, upper) = (fragment[0], rest);
+    }
+    let (source_port, destination_port) = ports_of(protocol, upper, true)?;
+    let address = |at: usize| {
+        let octets = header.get(at..at + 16).and_then(|it| it.first_chunk::<16>());
+        octets.map(|it| Ipv6Addr::from(*it).to_bits())
+    };
+    let (source, destination) = (address(8)?, address(24)?);
+    Some(FlowKey::ip6(Flow { source, destination, source_port, destination_port, protocol }, vrf))
+}
+
+/// The ports of a key, of a packet of which 8 bytes of the upper layer are known.
+fn ports_of(protocol: u8, upper: &[u8], is_ip6: bool) -> Option<(u16, u16)> {
+    let word = |at: usize| Some(u16::from_be_bytes([*upper.get(at)?, *upper.get(at + 1)?]));
+    if PORTS.contains(&protocol) {
+        return Some((word(0)?, word(2)?));
+    }
+    if protocol == if is_ip6 { ICMP6 } else { ICMP4 } {
+        let identifier = word(4)?;
+        return query(is_ip6, *upper.first()?).map(|_| (identifier, identifier));
+    }
+    Some((0, 0))
+}

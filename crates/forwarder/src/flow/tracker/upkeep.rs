@@ -1,0 +1,78 @@
+//! Ends flows: those that are due, those that give way, and all of them when they are cleared.
+
+use stoa_tables::Reclaim;
+use stoa_tables::flow_table::Kind;
+
+use super::Side;
+use crate::flow::flows::Now;
+
+/// Flows that one call of [`Side::maintain`] looks at because they are due, and because all are cleared.
+const DUE: usize = 1_024;
+const CLEARED: u32 = 8_192;
+
+impl Side {
+    /// Keeps some ids free: the flow that expires first of those that nobody needs gives way.
+    pub(super) fn make_room(&mut self) {
+        let kind = if self.is_ip4 { Kind::Ip4 } else { Kind::Ip6 };
+        let free = self.owner.available(kind) as usize;
+        if free >= self.reserve as usize {
+            return;
+        }
+        if free + self.owner.pending() < self.reserve as usize
+            && let Some(id) = self.owner.evict_candidate(&self.timeouts)
+            && self.owner.remove(id).is_ok()
+        {
+            self.count(|counts| counts.evicted.add(1));
+        }
+        if !self.has_reclaimed {
+            self.has_reclaimed = true;
+            self.reclaim();
+        }
+    }
+
+    /// Removed ids are free once all workers have passed a quiescent point.
+    fn reclaim(&mut self) {
+        if self.owner.pending() == 0 {
+            return;
+        }
+        let quiescence = self.flows.quiescence();
+        let epoch = quiescence.advance();
+        self.owner.retire_mark(epoch);
+        self.owner.reclaim(quiescence.safe());
+    }
+
+    /// Ends flows that are due or cleared, some of them; whether more are left for another call.
+    pub(super) fn maintain(&mut self, now: Now) -> bool {
+        let cleared = self.flows.cleared();
+        if cleared != self.cleared {
+            (self.cleared, self.sweep) = (cleared, Some(0));
+        }
+        if self.owner.live() == 0 {
+            self.sweep = None;
+        }
+        self.pieces.sweep(now.tick);
+        let mut has_more = self.clear_some();
+        let counts = self.flows.counts(self.is_ip4, self.worker);
+        has_more |= self.owner.expire(now.tick, &self.timeouts, DUE, |_| {
+            if let Some(counts) = counts {
+                counts.expired.add(1);
+            }
+        });
+        self.reclaim();
+        has_more
+    }
+
+    /// Removes some of all flows; whether some are left.
+    fn clear_some(&mut self) -> bool {
+        let Some(first) = self.sweep else { return false };
+        let end = first.saturating_add(CLEARED).min(self.flows.capacity(self.is_ip4));
+        for id in first..end {
+            let flow = self.reader.entry(id);
+            if flow.is_live() && flow.owner() == self.owner.number() {
+                self.remove(id);
+            }
+        }
+        self.sweep = (end < self.flows.capacity(self.is_ip4)).then_some(end);
+        self.sweep.is_some()
+    }
+}
