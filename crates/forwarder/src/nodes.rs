@@ -1,6 +1,7 @@
 //! The list of graph nodes, in the order in which packets pass them, and the port inputs. The
 //! features between them are in [`crate::arcs`], the nodes of protocols in [`crate::protocols`].
 
+use std::any::Any;
 use std::sync::{Arc, LazyLock};
 
 use stoa_engine::{GraphSpec, Node, NodeSpec};
@@ -237,9 +238,18 @@ pub fn graph() -> &'static GraphSpec<Arc<Shared>> {
     static GRAPH: LazyLock<GraphSpec<Arc<Shared>>> = LazyLock::new(|| {
         let graph = GraphSpec::new(NODES, arcs::all());
         let graph = graph.and_then(|graph| graph.with_protocols(protocols::specs()));
+        let graph = graph.map(|graph| graph.with_local(local));
         graph.unwrap_or_else(|error| panic!("the list of nodes: {error}"))
     });
     &GRAPH
+}
+
+/// What the nodes of a worker share: its flows.
+fn local(shared: &Arc<Shared>, worker: usize) -> Box<dyn Any + Send> {
+    match shared.flows.tracker(worker) {
+        Some(tracker) => Box::new(tracker),
+        None => Box::new(()),
+    }
 }
 
 /// The graph as a Mermaid diagram, for the documentation.

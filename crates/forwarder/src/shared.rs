@@ -2,7 +2,7 @@
 //! of tables that change in place, and of tables that are published as a whole.
 
 use std::any::Any;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
@@ -21,6 +21,7 @@ use crate::ethernet::InterfaceLine;
 use crate::ethernet::virtual_macs::VirtualMacs;
 use crate::ethernet::vlan_table::VlanTables;
 use crate::flow::Seeds;
+use crate::flow::flows::Flows;
 use crate::ip::identification::Identifications;
 use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
@@ -115,6 +116,8 @@ pub struct Shared {
     pub policies: Published<Policies>,
     /// Access lists of interfaces.
     pub acls: Published<AccessLists>,
+    /// The flows that stateful rules have admitted.
+    pub flows: Arc<Flows>,
     /// Next hops of the routes of all VRFs.
     pub next_hops: NextHopReader,
     /// Adjacencies.
@@ -158,6 +161,7 @@ impl Shared {
         kernel: Kernel,
         policers: Policers,
         parts: Vec<Arc<dyn Part>>,
+        flows: Flows,
         quiescence: &Arc<Quiescence>,
     ) -> Result<Self, OutOfMemory> {
         let Readers { ip4, ip6, next_hops, adjacencies } = readers;
@@ -180,6 +184,7 @@ impl Shared {
             vrfs: Published::new(vrfs, quiescence),
             policies: Published::new(Policies::default(), quiescence),
             acls: Published::new(AccessLists::default(), quiescence),
+            flows: Arc::new(flows),
             next_hops,
             adjacencies,
             arcs: Arcs::new()?,
@@ -214,8 +219,17 @@ impl Shared {
 
     /// Whether packets to an address in a VRF are delivered locally.
     #[inline]
+    pub fn is_local4(&self, (vrf, reader): (u32, &Reader), address: Ipv4Addr) -> bool {
+        self.is_local(self.ip4_table(vrf, reader).map_or(0, |table| table.lookup(address.into())))
+    }
+
+    /// The same for IPv6.
+    #[inline]
     pub fn is_local6(&self, (vrf, reader): (u32, &Reader), address: Ipv6Addr) -> bool {
-        let value = self.ip6_table(vrf, reader).map_or(0, |table| table.lookup(address.into()));
+        self.is_local(self.ip6_table(vrf, reader).map_or(0, |table| table.lookup(address.into())))
+    }
+
+    fn is_local(&self, value: u32) -> bool {
         matches!(self.next_hops.resolve(value, 0), Resolved::Special { code, .. }
             if SpecialNextHop::of(code) == SpecialNextHop::Local)
     }

@@ -33,6 +33,8 @@ const LIMITS: Limits = Limits {
     next_hops: 64,
     adjacencies: 64,
     neighbors: 24,
+    flows4: 64,
+    flows6: 64,
 };
 
 /// The session of a packet by its identification, which fragments share: every other packet has none.

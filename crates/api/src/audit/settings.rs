@@ -50,6 +50,8 @@ pub fn limits(tally: &mut Tally, limits: v1::Limits, defaults: &v1::Desired) {
         next_hops: limit(limits.next_hops, default.next_hops),
         adjacencies: limit(limits.adjacencies, default.adjacencies),
         neighbors: limit(limits.neighbors, default.neighbors),
+        ip4_flows: limit(limits.ip4_flows, default.ip4_flows),
+        ip6_flows: limit(limits.ip6_flows, default.ip6_flows),
     };
     tally.add(Kind::Limits, "limits".to_owned(), &entry);
 }

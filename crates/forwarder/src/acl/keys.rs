@@ -1,12 +1,15 @@
 //! The keys of access lists: the header fields of packets in the columns that the classifier compares.
 
+use stoa_engine::VECTOR;
 use stoa_engine::column::Column;
 use stoa_engine::vector::Fields;
 use stoa_tables::classifier::{
     ClassifierReader, FlowState, Fragment, Ip4Columns, Ip6Columns, LANES, NO_RULE, attributes,
 };
-use stoa_wire::protocol::{ICMP4, ICMP6};
+use stoa_wire::protocol::{ICMP4, ICMP6, TCP};
+use stoa_wire::tcp::flag::SYN;
 
+use super::flow_keys::FlowKeys;
 use crate::flow::column::Packets;
 use crate::flow::fields::{Kind, PacketFields, of_ip4, of_ip6};
 
@@ -14,7 +17,7 @@ use crate::flow::fields::{Kind, PacketFields, of_ip4, of_ip6};
 const MALFORMED: u32 = 7 * Kind::MALFORMED;
 
 /// What differs between the families.
-pub trait Family: 'static {
+pub trait Family: FlowKeys + 'static {
     /// Whether it is IPv4.
     const IS_IP4: bool;
     /// The packets of its arcs.
@@ -149,6 +152,17 @@ pub fn load<F: Family>(keys: &mut F::Keys, fields: &Fields, lanes: &[u8]) -> boo
     all & MALFORMED != 0
 }
 
+/// Has lanes whose flow is judged anew meet rules as its first packet did: TCP with the flags of a SYN.
+pub fn begin<F: Family>(keys: &mut F::Keys, lanes: &[u8], is_anew: &[bool; VECTOR]) {
+    const FLAGS: u32 = 0xff00;
+    let words = F::columns(keys)[F::PORTS + 1].iter_mut().zip(lanes);
+    for (word, _) in words.filter(|(_, lane)| is_anew[usize::from(**lane)]) {
+        if *word & 0xff == u32::from(TCP) {
+            *word = *word & !FLAGS | u32::from(SYN) << 8;
+        }
+    }
+}
+
 /// The keys of one packet, which is not malformed.
 fn of_one<F: Family>(packet: &PacketFields) -> F::Keys {
     let mut keys = F::Keys::default();
@@ -178,7 +192,7 @@ mod tests {
 
     use proptest::prelude::*;
     use stoa_engine::pool::{HugePages, Pool};
-    use stoa_engine::{PoolCache, VECTOR, Vector};
+    use stoa_engine::{PoolCache, Vector};
 
     use super::*;
     use crate::flow::fields;

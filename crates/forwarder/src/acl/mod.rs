@@ -4,14 +4,17 @@
 //! [`Classifier`]; the argument of the feature is its id. Packets to groups and to link-local addresses do not pass the
 //! input arcs: `ip4-input` and `ip6-input` ask about them one by one ([`beside_arc4`], [`beside_arc6`]).
 
+mod beside;
 mod essential;
+mod flow_keys;
 pub mod keys;
 mod node;
+mod refusal;
 pub mod reset;
+mod stateful;
 
-pub use node::{
-    EDGES4, EDGES6, beside_arc4, beside_arc6, make_input4, make_input6, make_output4, make_output6,
-};
+pub use beside::{beside_arc4, beside_arc6};
+pub use node::{EDGES4, EDGES6, make_input4, make_input6, make_output4, make_output6};
 
 use std::sync::Arc;
 
@@ -24,6 +27,9 @@ pub const RULES: usize = 4_096;
 /// The most entries of all classifiers: each has those of its lists, and a rule has one for each pair of its ranges of
 /// ports.
 pub const COMPILED: usize = 12_288;
+
+/// In place of the id of a classifier: the interface has none for received packets, but their flows are followed.
+pub const TRACK: u32 = u32::MAX;
 
 /// What happens to packets that match a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +103,8 @@ impl Hits {
 pub struct Rule {
     /// What happens to packets that match.
     pub action: Action,
+    /// Of a stateful rule: its number, below 2^24, which its flows have.
+    pub tracks: Option<u32>,
     /// Its counters.
     pub hits: Arc<Hits>,
 }
@@ -114,20 +122,29 @@ pub struct Classifier {
 
 /// All classifiers, by id.
 #[derive(Clone, Debug, Default)]
-pub struct AccessLists(Vec<Arc<Classifier>>);
+pub struct AccessLists {
+    all: Vec<Arc<Classifier>>,
+    epoch: Option<u16>,
+}
 
 impl AccessLists {
-    /// Of these classifiers.
-    pub fn of(mut all: Vec<Arc<Classifier>>) -> Self {
+    /// Of these classifiers. `epoch` is that of the rules, if some of them are stateful.
+    pub fn of(mut all: Vec<Arc<Classifier>>, epoch: Option<u16>) -> Self {
         all.sort_by_key(|classifier| classifier.id);
-        Self(all)
+        Self { all, epoch }
+    }
+
+    /// The epoch of the rules, which a change raises; `None`: no rule is stateful.
+    #[inline(always)]
+    pub fn epoch(&self) -> Option<u16> {
+        self.epoch
     }
 
     /// The one with this id; `None`: it was removed.
     #[inline]
     pub fn get(&self, id: u32) -> Option<&Classifier> {
-        let at = self.0.binary_search_by_key(&id, |classifier| classifier.id).ok()?;
-        Some(&self.0[at])
+        let at = self.all.binary_search_by_key(&id, |classifier| classifier.id).ok()?;
+        Some(&self.all[at])
     }
 }
 

@@ -3,32 +3,31 @@
 //!
 //! Output lists see forwarded packets only: the router's own replies, errors and hellos pass.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use stoa_engine::arc::{ArcHook, FeatureArc};
 use stoa_engine::gather::gather_32;
-use stoa_engine::quiescence::Reader;
-use stoa_engine::vector::{Column, DROP, LaneSet, flags};
-use stoa_engine::{Context, Next, Node, VECTOR, Vector, clock};
+use stoa_engine::vector::{Column, LaneSet, flags};
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::classifier::{LANES, NO_RULE};
 
 use super::essential::is_essential;
 use super::keys::{self, Family, Ip4, Ip6};
-use super::{Action, Classifier};
+use super::refusal::{refusal_of, refused};
+use super::stateful::{Task, Tracking, settle_all};
+use super::{Classifier, TRACK};
 use crate::arcs::{self, Arcs, IP4_INPUT, IP4_OUTPUT, IP6_INPUT, IP6_OUTPUT};
-use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
-use crate::icmp::IcmpCause;
 use crate::shared::Shared;
 
 /// Next nodes of IPv4 packets besides those of the arc.
 pub const EDGES4: &[&str] = &["icmp4-error"];
 /// Next nodes of IPv6 packets besides those of the arc.
 pub const EDGES6: &[&str] = &["icmp6-error"];
-const ERROR: u16 = 0;
+pub(super) const ERROR: u16 = 0;
 
 /// In place of the id of a rule: the packet is malformed, so that rules cannot decide about it.
-const CUT: u32 = NO_RULE - 1;
+pub(super) const CUT: u32 = NO_RULE - 1;
 
 /// Makes the node of received IPv4 packets of one worker.
 pub fn make_input4(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
@@ -52,34 +51,35 @@ pub fn make_output6(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
 
 /// A family and direction.
 #[derive(Clone, Copy)]
-struct Place {
-    arc: &'static str,
-    node: &'static str,
-    of: fn(&Arcs) -> &FeatureArc,
-    is_input: bool,
+pub(super) struct Place {
+    pub(super) arc: &'static str,
+    pub(super) node: &'static str,
+    pub(super) of: fn(&Arcs) -> &FeatureArc,
+    pub(super) is_input: bool,
 }
 
-const INPUT4: Place =
+pub(super) const INPUT4: Place =
     Place { arc: IP4_INPUT, node: "ip4-acl-input", of: |arcs| &arcs.ip4_input, is_input: true };
-const INPUT6: Place =
+pub(super) const INPUT6: Place =
     Place { arc: IP6_INPUT, node: "ip6-acl-input", of: |arcs| &arcs.ip6_input, is_input: true };
 const OUTPUT4: Place =
     Place { arc: IP4_OUTPUT, node: "ip4-acl-output", of: |arcs| &arcs.ip4_output, is_input: false };
 const OUTPUT6: Place =
     Place { arc: IP6_OUTPUT, node: "ip6-acl-output", of: |arcs| &arcs.ip6_output, is_input: false };
 
-struct AclNode<F: Family> {
-    shared: Arc<Shared>,
+pub(super) struct AclNode<F: Family> {
+    pub(super) shared: Arc<Shared>,
     hook: ArcHook,
     worker: usize,
-    place: Place,
-    /// The classifier of each lane: the argument of the feature. 0: none.
-    ids: Column<u32>,
+    pub(super) place: Place,
+    /// The classifier of each lane: the argument of the feature. 0, and [`TRACK`]: none.
+    pub(super) ids: Column<u32>,
     keys: F::Keys,
     /// The lanes that are classified together.
     lanes: Vec<u8>,
     /// The rule of each of them.
     found: Box<[[u32; LANES]; VECTOR / LANES]>,
+    pub(super) tracking: Tracking,
 }
 
 impl<F: Family> AclNode<F> {
@@ -93,6 +93,7 @@ impl<F: Family> AclNode<F> {
             keys: F::Keys::default(),
             lanes: Vec::with_capacity(VECTOR),
             found: Box::new([[NO_RULE; LANES]; VECTOR / LANES]),
+            tracking: Tracking::new(),
         })
     }
 }
@@ -109,30 +110,48 @@ impl<F: Family> Node for AclNode<F> {
         }
         if !self.place.is_input {
             for (id, flags) in self.ids.iter_mut().zip(vector.flags.iter()).take(lanes) {
-                *id = if flags & flags::OWN != 0 { 0 } else { *id };
+                *id = if flags & (flags::OWN | flags::ADMITTED) != 0 { 0 } else { *id };
             }
         }
         let (mut left, mut is_any_refused) = (LaneSet::first_of(lanes), false);
+        let epoch = self.shared.acls.read(cx.reader).epoch();
+        if let Some(epoch) = epoch {
+            is_any_refused = self.track(cx, vector, epoch);
+        }
         while let Some(first) = left.lowest() {
             let id = self.ids[first];
             let same = left.take_equal(&self.ids, id);
-            if id != 0 {
-                let is_refused = self.decide(cx, vector, id, &same);
-                is_any_refused |= is_refused.unwrap_or_else(|| self.decide_again(cx, vector, same));
+            if ![0, TRACK].contains(&id) {
+                let is_refused = self.decide(cx, vector, (id, epoch), &same);
+                is_any_refused |=
+                    is_refused.unwrap_or_else(|| self.decide_again(cx, vector, same, epoch));
             }
         }
+        if epoch.is_some() {
+            self.hand_over(cx, vector);
+        }
         if is_any_refused { Next::Lanes } else { next }
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        if self.maintain(cx) {
+            cx.wake_at(cx.now);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Option<u64> {
+        self.maintain(cx).then_some(cx.now)
     }
 }
 
 impl<F: Family> AclNode<F> {
-    /// Decides about the lanes of one classifier; whether any of them is refused. `None`: a change has just withdrawn
-    /// it, and nothing is decided.
+    /// Decides about the lanes of one classifier; whether any of them is refused. With an epoch, stateful rules are in
+    /// force. `None`: a change has just withdrawn the classifier, and nothing is decided.
     fn decide(
         &mut self,
         cx: &mut Context<'_>,
         vector: &mut Vector,
-        id: u32,
+        (id, epoch): (u32, Option<u16>),
         same: &LaneSet,
     ) -> Option<bool> {
         let (shared, place) = (&self.shared, self.place);
@@ -143,6 +162,9 @@ impl<F: Family> AclNode<F> {
         let mut is_any_malformed = false;
         for (lanes, found) in self.lanes.chunks(LANES).zip(self.found.iter_mut()) {
             is_any_malformed |= keys::load::<F>(&mut self.keys, columns, lanes);
+            if epoch.is_some() {
+                keys::begin::<F>(&mut self.keys, lanes, self.tracking.is_anew());
+            }
             F::look_up(&classifier.reader, &self.keys, lanes.len(), found);
         }
         let found = self.found.as_flattened_mut();
@@ -154,6 +176,11 @@ impl<F: Family> AclNode<F> {
             }
         }
         count(classifier, (&self.lanes, found), vector, (self.worker, cx.now));
+        if let Some(epoch) = epoch {
+            let task = Task { shared, reader: cx.reader, classifier, place, epoch };
+            let lanes = (vector, &self.lanes[..], &found[..]);
+            return Some(settle_all::<F>(&task, cx, lanes, &mut self.tracking));
+        }
         let mut is_any_refused = false;
         for (lane, found) in self.lanes.iter().zip(found) {
             let lane = usize::from(*lane);
@@ -175,6 +202,7 @@ impl<F: Family> AclNode<F> {
         cx: &mut Context<'_>,
         vector: &mut Vector,
         mut lanes: LaneSet,
+        epoch: Option<u16>,
     ) -> bool {
         let (hook, arc) = (self.hook, (self.place.of)(&self.shared.arcs));
         let interfaces = if self.place.is_input { &vector.rx_if } else { &vector.tx_if };
@@ -184,11 +212,11 @@ impl<F: Family> AclNode<F> {
         while let Some(first) = lanes.lowest() {
             let id = self.ids[first];
             let same = lanes.take_equal(&self.ids, id);
-            // 0: the lists were removed.
-            if id == 0 {
+            // The lists were removed.
+            if [0, TRACK].contains(&id) {
                 continue;
             }
-            is_any_refused |= self.decide(cx, vector, id, &same).unwrap_or_else(|| {
+            is_any_refused |= self.decide(cx, vector, (id, epoch), &same).unwrap_or_else(|| {
                 // Withdrawn again in this moment.
                 let reason = refused(self.place.is_input).drop(F::IS_IP4).next();
                 same.iter().for_each(|lane| vector.next[lane] = reason);
@@ -239,137 +267,18 @@ fn count(
 /// Whether a packet that no rule matches passes all the same.
 #[cold]
 #[inline(never)]
-fn passes<F: Family>(vector: &Vector, lane: usize) -> bool {
+pub(super) fn passes<F: Family>(vector: &Vector, lane: usize) -> bool {
     is_essential::<F>(&F::fields(vector.bytes(lane)), hop_limit::<F>(vector, lane))
 }
 
-fn hop_limit<F: Family>(vector: &Vector, lane: usize) -> u8 {
+pub(super) fn hop_limit<F: Family>(vector: &Vector, lane: usize) -> u8 {
     vector.bytes(lane).get(F::HOP_LIMIT).copied().unwrap_or(0)
 }
 
 /// The argument of a feature at an interface.
-fn argument_of(hook: ArcHook, arc: &FeatureArc, interface: u32) -> u32 {
+pub(super) fn argument_of(hook: ArcHook, arc: &FeatureArc, interface: u32) -> u32 {
     let all = hook.arguments(arc);
     all[interface as usize % all.len()].load(std::sync::atomic::Ordering::Acquire)
-}
-
-/// Why a packet is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// Its upper header is cut, so that rules cannot decide about it.
-    Cut,
-    /// Without an answer.
-    Silent,
-    /// With an answer.
-    Answered,
-}
-
-impl Refusal {
-    /// The next node of a lane; an answer goes along the edge `error`.
-    #[inline]
-    fn next(
-        self,
-        vector: &mut Vector,
-        lane: usize,
-        is_input: bool,
-        is_ip4: bool,
-        error: u16,
-    ) -> u16 {
-        let cause = refused(is_input);
-        match self {
-            Self::Cut => Drop::AclTruncated.next(),
-            Self::Silent => cause.drop(is_ip4).next(),
-            Self::Answered => {
-                vector.arg[lane] = cause.code();
-                error
-            }
-        }
-    }
-}
-
-fn refused(is_input: bool) -> IcmpCause {
-    if is_input { IcmpCause::AclInput } else { IcmpCause::AclOutput }
-}
-
-/// Why a packet is refused that matches this rule; `None`: it passes. `passes` decides without a rule.
-#[inline]
-fn refusal_of(
-    classifier: &Classifier,
-    found: u32,
-    passes: impl FnOnce() -> bool,
-) -> Option<Refusal> {
-    match classifier.rules.get(found as usize).map(|rule| rule.action) {
-        Some(Action::Accept) => None,
-        Some(Action::Drop) => Some(Refusal::Silent),
-        Some(Action::Reject) => Some(Refusal::Answered),
-        None if found == CUT => Some(Refusal::Cut),
-        None if passes() => None,
-        None => Some(Refusal::Silent),
-    }
-}
-
-/// Where the arguments of the input features are.
-static HOOK4: LazyLock<ArcHook> = LazyLock::new(|| arcs::hook(INPUT4.arc, INPUT4.node));
-static HOOK6: LazyLock<ArcHook> = LazyLock::new(|| arcs::hook(INPUT6.arc, INPUT6.node));
-
-/// Decides about an IPv4 packet that does not pass the arc of its interface, to a group or to all hosts: `next` if it
-/// passes. An answer goes along the edge `error`.
-#[cold]
-#[inline(never)]
-pub fn beside_arc4(
-    (shared, reader, worker): (&Shared, &Reader, usize),
-    (vector, lane): (&mut Vector, usize),
-    (next, error): (u16, u16),
-) -> u16 {
-    beside_arc::<Ip4>((shared, reader, worker), INPUT4, (vector, lane), (next, error))
-}
-
-/// The same for IPv6, where packets to and from link-local addresses do not pass the arc either.
-#[cold]
-#[inline(never)]
-pub fn beside_arc6(
-    (shared, reader, worker): (&Shared, &Reader, usize),
-    (vector, lane): (&mut Vector, usize),
-    (next, error): (u16, u16),
-) -> u16 {
-    beside_arc::<Ip6>((shared, reader, worker), INPUT6, (vector, lane), (next, error))
-}
-
-fn beside_arc<F: Family>(
-    (shared, reader, worker): (&Shared, &Reader, usize),
-    place: Place,
-    (vector, lane): (&mut Vector, usize),
-    (next, error): (u16, u16),
-) -> u16 {
-    if next & DROP != 0 {
-        return next;
-    }
-    let hook = if F::IS_IP4 { *HOOK4 } else { *HOOK6 };
-    let arc = (place.of)(&shared.arcs);
-    let known = || {
-        let id = argument_of(hook, arc, vector.rx_if[lane]);
-        (id != 0).then(|| shared.acls.read(reader).get(id))
-    };
-    // Again if a change has just withdrawn it.
-    let Some(classifier) = known().and_then(|it| it.map_or_else(known, |it| Some(Some(it)))) else {
-        return next;
-    };
-    let refusal = match classifier {
-        Some(classifier) => {
-            let packet = F::fields(vector.bytes(lane));
-            let found = match packet.kind.malformed() {
-                None => keys::first::<F>(&classifier.reader, &packet),
-                Some(_) => CUT,
-            };
-            if let Some(rule) = classifier.rules.get(found as usize) {
-                rule.hits.add(worker, 1, vector.length[lane].into(), clock::tsc());
-            }
-            let hop_limit = hop_limit::<F>(vector, lane);
-            refusal_of(classifier, found, || is_essential::<F>(&packet, hop_limit))
-        }
-        None => Some(Refusal::Silent),
-    };
-    refusal.map_or(next, |refusal| refusal.next(vector, lane, true, F::IS_IP4, error))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use stoa_engine::quiescence::{Graveyard, Quiescence};
 use stoa_engine::worker::{Command, Inject, Plan, WorkerHandle, WorkerPool};
 use stoa_engine::{NumaNode, Pool, Port, Urgency};
 use stoa_ports::PortConfig;
+use stoa_tables::flow_table::FlowError;
 use stoa_warm_restart::Regions;
 
 use super::capability::{Capabilities, Start};
@@ -93,6 +94,9 @@ pub enum StartError {
     /// No tables.
     #[error(transparent)]
     Fib(#[from] TableFull),
+    /// No flow tables.
+    #[error(transparent)]
+    Flows(#[from] FlowError),
     /// A capability or a plugin does not start.
     #[error(transparent)]
     Capability(#[from] plugin::StartFailure),
@@ -145,7 +149,8 @@ impl ForwarderState {
         let policers = Policers::new(workers.count)
             .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the policers"))?;
         let parts = plugin::start_all(workers.count, regions)?;
-        let shared = Shared::new(readers, workers.kernel, policers, parts, &quiescence)?;
+        let flows = limits.flows(workers, &quiescence)?;
+        let shared = Shared::new(readers, workers.kernel, policers, parts, flows, &quiescence)?;
         let shared = Arc::new(shared);
         stoa_engine::column::limit(workers.kernel.width());
         let plan = Plan {
@@ -225,6 +230,7 @@ impl ForwarderState {
         self.clock.skip(time);
         self.shared.reassembly.skip(time.as_millis() as u64);
         self.shared.policers.skip(time);
+        self.shared.flows.skip(time.as_millis() as u64);
     }
 
     /// Stops the time of the control-plane policers; from now on only [`Self::skip`] advances it: for tests.

@@ -1,11 +1,16 @@
 //! Limits of the control thread's tables: use, capacity and number of refusals.
 
+use std::sync::Arc;
+
 use stoa_api::v1;
 use stoa_engine::INTERFACES;
+use stoa_engine::quiescence::Quiescence;
+use stoa_tables::flow_table::FlowError;
 
-use super::desired::Held;
+use super::desired::{Held, Workers};
 use super::forwarder_state::ForwarderState;
 use super::vrfs::VRFS;
+use crate::flow::flows::Flows;
 use crate::ip::policy::RULES;
 
 /// Capacity of the tables, fixed when the forwarder gets its first state. Tables take memory as they fill, so
@@ -24,6 +29,10 @@ pub struct Limits {
     pub adjacencies: usize,
     /// Neighbours.
     pub neighbors: usize,
+    /// IPv4 flows.
+    pub flows4: usize,
+    /// IPv6 flows.
+    pub flows6: usize,
 }
 
 impl Default for Limits {
@@ -35,6 +44,8 @@ impl Default for Limits {
             next_hops: 1 << 18,
             adjacencies: 1 << 18,
             neighbors: 1 << 14,
+            flows4: 1 << 16,
+            flows6: 1 << 16,
         }
     }
 }
@@ -51,6 +62,8 @@ impl Limits {
             next_hops: or(overrides.next_hops, self.next_hops),
             adjacencies: or(overrides.adjacencies, self.adjacencies),
             neighbors: or(overrides.neighbors, self.neighbors),
+            flows4: or(overrides.flows4, self.flows4),
+            flows6: or(overrides.flows6, self.flows6),
         }
     }
 
@@ -63,7 +76,19 @@ impl Limits {
             next_hops: self.next_hops as u32,
             adjacencies: self.adjacencies as u32,
             neighbors: self.neighbors as u32,
+            ip4_flows: self.flows4 as u32,
+            ip6_flows: self.flows6 as u32,
         }
+    }
+
+    /// Empty flow tables of these sizes.
+    pub(super) fn flows(
+        &self,
+        workers: &Workers,
+        quiescence: &Arc<Quiescence>,
+    ) -> Result<Flows, FlowError> {
+        let capacity = (self.flows4 as u32, self.flows6 as u32);
+        Flows::new(capacity, workers.kernel.lookup(), workers.count, quiescence)
     }
 
     /// Checks that rules and routes fit; on an error, returns the path and the reason.
@@ -117,6 +142,8 @@ pub struct LimitOverrides {
     pub next_hops: usize,
     pub adjacencies: usize,
     pub neighbors: usize,
+    pub flows4: usize,
+    pub flows6: usize,
 }
 
 impl From<&v1::Limits> for LimitOverrides {
@@ -130,6 +157,8 @@ impl From<&v1::Limits> for LimitOverrides {
             next_hops: max(overrides.next_hops),
             adjacencies: max(overrides.adjacencies),
             neighbors: max(overrides.neighbors),
+            flows4: max(overrides.ip4_flows),
+            flows6: max(overrides.ip6_flows),
         }
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::mpsc::Sender;
 use tonic::{Code, Status};
 
 use super::RouteListing;
+use super::acl::FlowPosition;
 use super::apply::Forwarder;
 use super::forwarder_state::ForwarderState;
 use super::service::{Service, full};
@@ -158,6 +159,20 @@ impl Service {
             (rules, next.map(|next| (only, next)))
         };
         self.send_pages(first, page, sender).await;
+    }
+
+    /// Sends the flows that meet a filter.
+    pub(super) async fn list_flows_to(
+        &self,
+        filter: v1::ListFlowsRequest,
+        sender: &Sender<Result<v1::FlowState, Status>>,
+    ) {
+        type Position = (v1::ListFlowsRequest, FlowPosition);
+        let page = |state: &mut ForwarderState, (filter, from): Position| {
+            let (flows, next) = state.list_flows(&filter, from);
+            (flows, next.map(|next| (filter, next)))
+        };
+        self.send_pages((filter, (true, 0)), page, sender).await;
     }
 
     /// Sends routes.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use stoa_api::v1;
 use stoa_api::v1::desired_audit_server::DesiredAuditServer;
+use stoa_api::v1::flow_table_server::FlowTableServer;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
 use stoa_api::v1::log_server::LogServer;
 use stoa_api::v1::punt_stream_server::PuntStreamServer;
@@ -24,7 +25,7 @@ use super::listing::memory;
 use super::log_service::LogService;
 use super::paging::{PAGE, PUNTS_PAGES};
 use super::refusals::{refused, status_of};
-use super::trace_capture::Reader;
+use super::trace_capture::forward_capture;
 use super::{Error, Forwarder, ForwarderState, RouteListing};
 use crate::kernel::Kernel;
 
@@ -49,6 +50,7 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
     let row_tables = RowTablesServer::new(service.clone());
     let punts = PuntStreamServer::new(service.clone());
     let audits = DesiredAuditServer::new(service.clone());
+    let flows = FlowTableServer::new(service.clone());
     let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -58,6 +60,7 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
         .add_service(row_tables)
         .add_service(punts)
         .add_service(audits)
+        .add_service(flows)
         .add_service(LogServer::new(LogService));
     // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {
@@ -112,22 +115,6 @@ impl Service {
         })
         .await
     }
-}
-
-/// Sends captured frames to a client until it goes away, which ends the capture.
-fn forward_capture(
-    mut reader: Reader,
-    sender: &tokio::sync::mpsc::Sender<Result<v1::CaptureReply, Status>>,
-) {
-    let mut missed = 0;
-    reader.run(|reply| {
-        let is_empty = reply.frames.is_empty() && reply.interfaces.is_empty();
-        if is_empty && reply.missed == missed {
-            return !sender.is_closed();
-        }
-        missed = reply.missed;
-        sender.blocking_send(Ok(reply)).is_ok()
-    });
 }
 
 /// The reply of the control thread to a request.
@@ -335,9 +322,10 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListLimitsRequest>,
     ) -> Answer<v1::ListLimitsReply> {
-        let mut limits = self.read(ForwarderState::list_limits).await?;
+        let read = |state: &ForwarderState| (state.list_limits(), state.flow_counts());
+        let (mut limits, flows) = self.read(read).await?;
         limits.push(self.requests.limit());
-        Ok(Response::new(v1::ListLimitsReply { limits }))
+        Ok(Response::new(v1::ListLimitsReply { limits, flows }))
     }
 
     async fn start_trace(

@@ -145,7 +145,9 @@ fn decapsulate(vector: &mut Vector, lane: usize, attributes: u32) -> Result<u16,
         congestion::decapsulate(class, vector.bytes_mut(lane))?;
     }
     vector.rx_if[lane] = vector.arg[lane];
-    vector.flags[lane] &= !(flags::OWN | flags::COPY | flags::MULTICAST | flags::TUNNELS);
+    // The inner packet is another one, of another flow.
+    let outer = flags::OWN | flags::COPY | flags::MULTICAST | flags::TUNNELS;
+    vector.flags[lane] &= !(outer | flags::TRACKED | flags::ADMITTED);
     Ok(next)
 }
 

@@ -3,6 +3,8 @@
 
 mod acl;
 mod acl_changes;
+mod acl_stateful;
+mod acl_stateful_changes;
 mod address_conflicts;
 mod advertising;
 mod all_features;

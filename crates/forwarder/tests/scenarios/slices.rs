@@ -21,6 +21,8 @@ const LARGE: Limits = Limits {
     next_hops: 1 << 16,
     adjacencies: 1 << 17,
     neighbors: 64,
+    flows4: 64,
+    flows6: 64,
 };
 
 /// What an entry costs, in microseconds: more than on any machine.

@@ -118,7 +118,8 @@ impl AccessListState {
         for installed in installed.filter(|it| it.rule.rule.is_of(family)) {
             let rule = &installed.rule.rule;
             all.extend(entries(rule, set.is_ip4));
-            let of_workers = Rule { action: rule.action, hits: installed.hits.clone() };
+            let tracks = rule.is_stateful.then_some(installed.number);
+            let of_workers = Rule { action: rule.action, tracks, hits: installed.hits.clone() };
             rules.resize(all.len(), of_workers);
         }
         (all, rules)

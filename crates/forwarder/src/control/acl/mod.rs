@@ -8,6 +8,9 @@
 mod compile;
 mod listing;
 mod room;
+mod stateful;
+
+pub(super) use stateful::FlowPosition;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
 use super::desired::{self, AclRule, AclRuleKey, AclSets, DesiredState};
 use super::forwarder_state::ForwarderState;
-use crate::acl::{AccessLists, Classifier, Hits};
+use crate::acl::{AccessLists, Classifier, Hits, TRACK};
 
 /// Lists in their order, and whether for IPv4.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,12 +43,17 @@ fn sets_of(acls: &AclSets) -> impl Iterator<Item = Set> {
     all.into_iter().filter(|(_, it)| !it.is_empty()).map(|(is_ip4, it)| Set::new(is_ip4, it))
 }
 
+/// Numbers of rules, which are used again after so many.
+const RULE_NUMBERS: u32 = 1 << 24;
+
 /// A rule with its counters.
 #[derive(Clone, Debug)]
 struct Installed {
     key: AclRuleKey,
     rule: AclRule,
     hits: Arc<Hits>,
+    /// Which flows have, below 2^24.
+    number: u32,
 }
 
 /// The access lists in force.
@@ -71,6 +79,11 @@ pub(super) struct AccessListState {
     /// Whether an interface with sets was removed: some may be of no interface now.
     is_stale: bool,
     last_id: u32,
+    /// The number of the last rule.
+    last_rule: u32,
+    /// The epoch of the rules in force, and whether some of them are stateful.
+    epoch: u16,
+    is_stateful: bool,
 }
 
 impl Capability for AccessListState {
@@ -89,6 +102,7 @@ impl Capability for AccessListState {
             let acls = &mut state.capabilities.acl;
             acls.is_stale |= acls.attached.remove(&index).is_some();
         },
+        limits: ForwarderState::add_flow_limits,
         entries: ForwarderState::add_acl_entries,
         ..Verbs::NONE
     };
@@ -130,7 +144,8 @@ impl AccessListState {
     /// All classifiers, for the workers.
     fn published(&self) -> AccessLists {
         let all = self.sets.values().chain(self.new_sets.values()).chain(&self.withdrawn);
-        AccessLists::of(all.cloned().collect())
+        let is_stateful = all.clone().any(|it| stateful::is_stateful(it));
+        AccessLists::of(all.cloned().collect(), is_stateful.then_some(self.epoch))
     }
 
     /// Reads the lists that a change touches in their new order. A rule that stays as it is keeps its counters,
@@ -142,15 +157,17 @@ impl AccessListState {
                 let list = lists.get(*acl).into_iter().flatten();
                 list.map(|it| (&it.key.1, it)).collect::<HashMap<&String, &Installed>>()
             });
+            let last_rule = &mut self.last_rule;
             let installed = |(name, rule): (&String, &AclRule)| {
                 let same = former.iter().filter_map(|list| list.get(name));
                 let mut same = same.filter(|it| it.rule.rule == rule.rule);
-                let hits = same.next().map(|it| it.hits.clone());
-                Installed {
-                    key: ((*acl).clone(), name.clone()),
-                    rule: rule.clone(),
-                    hits: hits.unwrap_or_else(|| Arc::new(Hits::new(workers))),
-                }
+                let kept = same.next().map(|it| (it.hits.clone(), it.number));
+                let (hits, number) = kept.unwrap_or_else(|| {
+                    *last_rule = (*last_rule + 1) % RULE_NUMBERS;
+                    (Arc::new(Hits::new(workers)), *last_rule)
+                });
+                let key = ((*acl).clone(), name.clone());
+                Installed { key, rule: rule.clone(), hits, number }
             };
             let list = desired.acl_rules_of(acl).into_iter().map(installed).collect();
             self.new_lists.insert((*acl).clone(), list);
@@ -224,12 +241,18 @@ impl ForwarderState {
             changed.extend(acls.attached.iter().filter(|(_, it)| has_new(it)).map(|(at, _)| *at));
         }
         let mut is_any = !new.is_empty() || !acls.withdrawn.is_empty();
+        let mut is_changed = !new.is_empty();
         acls.sets.extend(new.drain());
+        if acls.sets.values().any(|it| stateful::is_stateful(it)) {
+            // Before lists apply: the tracker sees both directions of each flow.
+            self.follow_flows(true);
+        }
         for index in changed {
             let Some(state) = self.interface(index) else { continue };
             let acls = state.desired.acls.clone();
             let sets: Vec<Set> = sets_of(&acls).collect();
             let attached = &mut self.capabilities.acl.attached;
+            is_changed |= attached.get(&index).map_or(&[][..], Vec::as_slice) != sets;
             let former = match sets.is_empty() {
                 true => attached.remove(&index),
                 false => attached.insert(index, sets),
@@ -251,14 +274,21 @@ impl ForwarderState {
         let used: HashSet<&Set> = acls.attached.values().flatten().collect();
         acls.sets.retain(|set, _| used.contains(set));
         acls.withdrawn.clear();
+        acls.epoch = acls.epoch.wrapping_add(is_changed.into());
         let published = acls.published();
+        let is_stateful = published.epoch().is_some();
         self.shared.acls.publish(published, &mut self.graveyard);
+        self.follow_flows(is_stateful);
     }
 
     fn set_acl_input(&self, index: u32, sets: &AclSets) {
         let acls = &self.capabilities.acl;
-        self.shared.set_feature(index, "ip4-acl-input", acls.id_of(true, &sets.in4));
-        self.shared.set_feature(index, "ip6-acl-input", acls.id_of(false, &sets.in6));
+        let argument = |is_ip4, lists| match acls.id_of(is_ip4, lists) {
+            0 if acls.is_stateful => TRACK,
+            id => id,
+        };
+        self.shared.set_feature(index, "ip4-acl-input", argument(true, &sets.in4));
+        self.shared.set_feature(index, "ip6-acl-input", argument(false, &sets.in6));
     }
 
     /// The arguments of the features of sent packets: IPv4 and IPv6.

@@ -94,6 +94,7 @@ pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1
         fragment: fragment.into(),
         length: rule.length.as_ref().map(range),
         action: action.into(),
+        stateful: rule.is_stateful,
     }
 }
 

@@ -25,6 +25,22 @@ const NEAR_NAMES: usize = 6;
 /// Characters of the unknown name in this error.
 const LONGEST_NAME: usize = 64;
 
+/// Sends captured frames to a client until it goes away, which ends the capture.
+pub(super) fn forward_capture(
+    mut reader: Reader,
+    sender: &tokio::sync::mpsc::Sender<Result<v1::CaptureReply, Status>>,
+) {
+    let mut missed = 0;
+    reader.run(|reply| {
+        let is_empty = reply.frames.is_empty() && reply.interfaces.is_empty();
+        if is_empty && reply.missed == missed {
+            return !sender.is_closed();
+        }
+        missed = reply.missed;
+        sender.blocking_send(Ok(reply)).is_ok()
+    });
+}
+
 /// The running trace and captures.
 #[derive(Default)]
 pub(super) struct TraceCaptureState {

@@ -35,6 +35,8 @@ pub const LIMITS: Limits = Limits {
     next_hops: 1024,
     adjacencies: 1024,
     neighbors: 64,
+    flows4: 64,
+    flows6: 64,
 };
 
 /// A forwarder under test.

@@ -27,6 +27,8 @@ const LIMITS: Limits = Limits {
     next_hops: 64,
     adjacencies: 128,
     neighbors: 24,
+    flows4: 64,
+    flows6: 64,
 };
 /// Steps after which a forwarder that is still busy is in an endless loop.
 const MAX_STEPS: usize = 10_000;

@@ -1,0 +1,89 @@
+//! From the columns of fields to the keys of flows, of both families.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::Fields;
+use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::{Columns4, Columns6, FlowKey, FlowReader, Match};
+
+use super::keys::{Ip4, Ip6};
+use crate::flow::fields::Kind;
+use crate::shared::Shared;
+
+/// What differs between the families.
+pub trait FlowKeys {
+    /// Looks up the flows of all lanes; `ports` and `contexts` are columns of keys.
+    fn look_up_flows(
+        reader: &FlowReader,
+        fields: &Fields,
+        keys: (&[u32], &[u32]),
+        found: &mut [Match],
+    );
+    /// The key of a lane in a VRF.
+    fn flow_key(fields: &Fields, lane: usize, vrf: u16) -> FlowKey;
+    /// Whether a lane is for the router itself.
+    fn is_local(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool;
+}
+
+/// A key with these addresses.
+fn flow<K>(fields: &Fields, lane: usize, [source, destination]: [K; 2]) -> Flow<K> {
+    let kind = Kind(fields.kind[lane]);
+    let ports = kind.flow_ports(fields.ports[lane]);
+    let (source_port, destination_port) = ((ports >> 16) as u16, ports as u16);
+    Flow { source, destination, source_port, destination_port, protocol: kind.protocol() }
+}
+
+/// An IPv6 address of words, the most significant first.
+fn wide(words: &[stoa_engine::vector::Column<u32>; 4], lane: usize) -> u128 {
+    words.iter().fold(0, |all, word| all << 32 | u128::from(word[lane]))
+}
+
+impl FlowKeys for Ip4 {
+    #[inline]
+    fn look_up_flows(
+        reader: &FlowReader,
+        fields: &Fields,
+        (ports, contexts): (&[u32], &[u32]),
+        found: &mut [Match],
+    ) {
+        let lanes = found.len();
+        let [sources, destinations] =
+            [&fields.source, &fields.destination].map(|it| &it[0][..lanes]);
+        reader.lookup_ip4(&Columns4 { sources, destinations, ports, contexts }, found);
+    }
+
+    fn flow_key(fields: &Fields, lane: usize, vrf: u16) -> FlowKey {
+        let ends = [fields.source[0][lane], fields.destination[0][lane]];
+        FlowKey::ip4(flow(fields, lane, ends), vrf)
+    }
+
+    fn is_local(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool {
+        shared.is_local4(at, Ipv4Addr::from_bits(fields.destination[0][lane]))
+    }
+}
+
+impl FlowKeys for Ip6 {
+    #[inline]
+    fn look_up_flows(
+        reader: &FlowReader,
+        fields: &Fields,
+        (ports, contexts): (&[u32], &[u32]),
+        found: &mut [Match],
+    ) {
+        let lanes = found.len();
+        // Keys have the lowest word first.
+        let [sources, destinations] = [&fields.source, &fields.destination]
+            .map(|it| [&it[3][..lanes], &it[2][..lanes], &it[1][..lanes], &it[0][..lanes]]);
+        reader.lookup_ip6(&Columns6 { sources, destinations, ports, contexts }, found);
+    }
+
+    fn flow_key(fields: &Fields, lane: usize, vrf: u16) -> FlowKey {
+        let ends = [wide(&fields.source, lane), wide(&fields.destination, lane)];
+        FlowKey::ip6(flow(fields, lane, ends), vrf)
+    }
+
+    fn is_local(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool {
+        shared.is_local6(at, Ipv6Addr::from_bits(wide(&fields.destination, lane)))
+    }
+}

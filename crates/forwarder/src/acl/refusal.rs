@@ -1,0 +1,63 @@
+//! Why access lists refuse a packet, and where it goes then.
+
+use stoa_engine::Vector;
+
+use super::node::CUT;
+use super::{Action, Classifier};
+use crate::drops::Drop;
+use crate::icmp::IcmpCause;
+
+/// Why a packet is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Its upper header is cut, so that rules cannot decide about it.
+    Cut,
+    /// Without an answer.
+    Silent,
+    /// With an answer.
+    Answered,
+}
+
+impl Refusal {
+    /// The next node of a lane; an answer goes along the edge `error`.
+    #[inline]
+    pub(super) fn next(
+        self,
+        vector: &mut Vector,
+        lane: usize,
+        is_input: bool,
+        is_ip4: bool,
+        error: u16,
+    ) -> u16 {
+        let cause = refused(is_input);
+        match self {
+            Self::Cut => Drop::AclTruncated.next(),
+            Self::Silent => cause.drop(is_ip4).next(),
+            Self::Answered => {
+                vector.arg[lane] = cause.code();
+                error
+            }
+        }
+    }
+}
+
+pub(super) fn refused(is_input: bool) -> IcmpCause {
+    if is_input { IcmpCause::AclInput } else { IcmpCause::AclOutput }
+}
+
+/// Why a packet is refused that matches this rule; `None`: it passes. `passes` decides without a rule.
+#[inline]
+pub(super) fn refusal_of(
+    classifier: &Classifier,
+    found: u32,
+    passes: impl FnOnce() -> bool,
+) -> Option<Refusal> {
+    match classifier.rules.get(found as usize).map(|rule| rule.action) {
+        Some(Action::Accept) => None,
+        Some(Action::Drop) => Some(Refusal::Silent),
+        Some(Action::Reject) => Some(Refusal::Answered),
+        None if found == CUT => Some(Refusal::Cut),
+        None if passes() => None,
+        None => Some(Refusal::Silent),
+    }
+}

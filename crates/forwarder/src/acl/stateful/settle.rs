@@ -1,0 +1,244 @@
+//! What becomes of packets that rules have judged, and of their flows.
+
+use stoa_engine::vector::{Fields, flags};
+use stoa_engine::{Context, Vector};
+use stoa_tables::flow_table::{Direction, FlowKey, Match};
+
+use super::{Task, Tracking, is_current, seen, tracked};
+use crate::acl::keys::Family;
+use crate::acl::node::{ERROR, passes};
+use crate::acl::refusal::{Refusal, refusal_of};
+use crate::drops::Drop;
+use crate::flow::flows::Now;
+use crate::flow::tracker::{FlowTracker, Followed, Opened, SUSPENDED, Seen, Side, about, fits};
+
+/// What becomes of a lane.
+enum Settled {
+    /// It passes with these flags.
+    Pass(u16),
+    /// The rules refuse it.
+    Refused(Refusal),
+    /// The tracker refuses it.
+    Drop(Drop),
+    /// The worker with this number follows its flow.
+    Foreign(u8),
+}
+
+/// A packet that rules have judged.
+struct Judged<'a> {
+    packet: Seen<'a>,
+    key: FlowKey,
+    ports: u32,
+    /// The flow that an input node has found; an output node: none.
+    known: Match,
+    flags: u16,
+    now: Now,
+    /// It is for the router itself, whose replies no list sees.
+    is_local: bool,
+}
+
+/// Decides about lanes by the rule that each of them meets; whether any does not go on along the arc.
+#[inline(never)]
+pub(in crate::acl) fn settle_all<F: Family>(
+    task: &Task<'_>,
+    cx: &mut Context<'_>,
+    (vector, lanes, found): (&mut Vector, &[u8], &[u32]),
+    tracking: &mut Tracking,
+) -> bool {
+    let mut is_any = false;
+    for (lane, found) in lanes.iter().zip(found) {
+        let lane = usize::from(*lane);
+        let refusal = refusal_of(task.classifier, *found, || passes::<F>(vector, lane));
+        let rule = task.classifier.rules.get(*found as usize).and_then(|rule| rule.tracks);
+        let settled = match (refusal, rule) {
+            // Most packets without a flow, or refused by the check of their headers.
+            (None, None) if !tracking.known[lane].is_some() => Settled::Pass(0),
+            _ => settle::<F>(task, cx, (&*vector, lane), (refusal, rule), tracking),
+        };
+        is_any |= !matches!(settled, Settled::Pass(_));
+        match settled {
+            Settled::Pass(flags) => vector.flags[lane] |= flags,
+            Settled::Refused(refusal) => {
+                let is_input = task.place.is_input;
+                vector.next[lane] = refusal.next(vector, lane, is_input, F::IS_IP4, ERROR);
+            }
+            Settled::Drop(reason) => vector.next[lane] = reason.next(),
+            Settled::Foreign(owner) => tracking.foreign.push((lane as u8, owner)),
+        }
+    }
+    is_any
+}
+
+fn settle<F: Family>(
+    task: &Task<'_>,
+    cx: &mut Context<'_>,
+    (vector, lane): (&Vector, usize),
+    (refusal, rule): (Option<Refusal>, Option<u32>),
+    tracking: &Tracking,
+) -> Settled {
+    let otherwise = refusal.map_or(Settled::Pass(0), Settled::Refused);
+    let (Some(fields), Some(tracker)) = (vector.known_fields(), cx.local::<FlowTracker>()) else {
+        return otherwise;
+    };
+    let judged = judged::<F>(task, (vector, fields, lane), (tracking, rule.is_some()));
+    if judged.packet.kind.malformed().is_some() {
+        return otherwise;
+    }
+    let side = tracker.of(F::IS_IP4);
+    match (refusal, rule) {
+        (Some(refusal), _) => refused(task, side, &judged, refusal),
+        (None, Some(rule)) => admitted(task, side, &judged, rule),
+        (None, None) => accepted(task, side, &judged),
+    }
+}
+
+fn judged<'a, F: Family>(
+    task: &Task<'_>,
+    (vector, fields, lane): (&'a Vector, &Fields, usize),
+    (tracking, is_stateful): (&Tracking, bool),
+) -> Judged<'a> {
+    let vrf = task.shared.attributes.vrf_of(vector.rx_if[lane]);
+    Judged {
+        packet: seen(vector, fields, lane),
+        key: F::flow_key(fields, lane, vrf as u16),
+        ports: fields.ports[lane],
+        known: tracking.known[lane],
+        flags: vector.flags[lane],
+        now: tracking.now,
+        // An output node sees packets that are forwarded.
+        is_local: is_stateful
+            && task.place.is_input
+            && F::is_local(task.shared, (vrf, task.reader), fields, lane),
+    }
+}
+
+/// A stateful rule accepts the packet.
+fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: u32) -> Settled {
+    let verdict = (task.epoch, rule);
+    if judged.flags & flags::TRACKED != 0 {
+        // Its flow has counted it at the input, and goes on if only the output keeps it.
+        let found = side.find(&judged.key);
+        if let Some(id) = found.and_then(|found| own(side, found))
+            && !is_current(&side.reader().entry(id), task.epoch)
+        {
+            side.judge(id, verdict);
+        }
+        return Settled::Pass(0);
+    }
+    if judged.known.is_some() {
+        return join(task, side, judged, (judged.known, rule));
+    }
+    // Replies of ICMP, errors and later fragments begin no flow: the rule accepts them as any other one does.
+    if judged.is_local || !fits(judged.packet.kind, judged.ports, Direction::Original) {
+        return Settled::Pass(0);
+    }
+    match side.create(judged.key, &judged.packet, verdict, judged.now) {
+        Opened::Existing(found) => join(task, side, judged, (found, rule)),
+        opened => settled(opened),
+    }
+}
+
+fn settled(opened: Opened) -> Settled {
+    match opened {
+        Opened::New => Settled::Pass(tracked(false)),
+        // Another one has come in between: it counts the next packet.
+        Opened::Untracked | Opened::Existing(_) => Settled::Pass(0),
+        Opened::Drop(reason) => Settled::Drop(reason),
+    }
+}
+
+/// The id of a flow, if this worker owns it.
+fn own(side: &Side, found: Match) -> Option<u32> {
+    found.id().filter(|id| side.reader().entry(*id).owner() == side.number())
+}
+
+/// A packet that a stateful rule accepts, and that has a flow already.
+fn join(
+    task: &Task<'_>,
+    side: &mut Side,
+    judged: &Judged<'_>,
+    (found, rule): (Match, u32),
+) -> Settled {
+    let (Some(id), direction) = (found.id(), found.direction()) else { return Settled::Pass(0) };
+    if !fits(judged.packet.kind, judged.ports, direction) {
+        return Settled::Pass(0);
+    }
+    let flow = side.reader().entry(id);
+    if flow.owner() != side.number() {
+        let owner = flow.owner();
+        return if task.place.is_input { Settled::Foreign(owner) } else { Settled::Pass(0) };
+    }
+    let is_judged = direction == Direction::Original && !is_current(&flow, task.epoch);
+    if is_judged {
+        side.judge(id, (task.epoch, rule));
+    }
+    match side.follow((id, direction), &judged.packet, (judged.now, true)) {
+        // What was judged by the input meets the output, too.
+        Followed::Pass { is_admitted } => Settled::Pass(tracked(is_admitted && !is_judged)),
+        Followed::Drop(reason) => Settled::Drop(reason),
+        Followed::Replace => {
+            side.remove(id);
+            settled(side.create(judged.key, &judged.packet, (task.epoch, rule), judged.now))
+        }
+    }
+}
+
+/// A rule that is not stateful accepts a packet whose flow it judges anew.
+fn accepted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>) -> Settled {
+    let Some(id) = own(side, judged.known) else { return Settled::Pass(0) };
+    if is_current(&side.reader().entry(id), task.epoch) {
+        // A new connection in place of the one of the flow: none that is kept here.
+        return Settled::Pass(0);
+    }
+    side.suspend(id);
+    match side.follow((id, judged.known.direction()), &judged.packet, (judged.now, true)) {
+        Followed::Pass { .. } => Settled::Pass(tracked(false)),
+        Followed::Drop(reason) => Settled::Drop(reason),
+        Followed::Replace => Settled::Pass(0),
+    }
+}
+
+/// The rules refuse the packet.
+#[cold]
+#[inline(never)]
+fn refused(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, refusal: Refusal) -> Settled {
+    if judged.known.is_some() || judged.flags & flags::TRACKED != 0 {
+        let found =
+            if judged.known.is_some() { Some(judged.known) } else { side.find(&judged.key) };
+        if let Some(id) = found.and_then(|found| own(side, found)) {
+            // One that a SYN wanted to replace goes on.
+            let stays = judged.known.is_some() && is_current(&side.reader().entry(id), task.epoch);
+            if !stays {
+                side.remove(id);
+            }
+        }
+        return Settled::Refused(refusal);
+    }
+    // Its flow may be younger than its look-up.
+    let is_young = !task.place.is_input || side.has_created();
+    if let Some(found) = is_young.then(|| side.find(&judged.key)).flatten()
+        && fits(judged.packet.kind, judged.ports, found.direction())
+        && let Some(id) = found.id()
+        && is_current(&side.reader().entry(id), task.epoch)
+    {
+        let owner = side.reader().entry(id).owner();
+        if owner != side.number() {
+            let is_input = task.place.is_input;
+            return if is_input { Settled::Foreign(owner) } else { Settled::Refused(refusal) };
+        }
+        match side.follow((id, found.direction()), &judged.packet, (judged.now, true)) {
+            Followed::Pass { is_admitted } if is_admitted || task.place.is_input => {
+                return Settled::Pass(tracked(is_admitted));
+            }
+            Followed::Drop(reason) => return Settled::Drop(reason),
+            Followed::Pass { .. } | Followed::Replace => return Settled::Refused(refusal),
+        }
+    }
+    let vrf = judged.key.vrf;
+    let related = about(&judged.packet, judged.ports, vrf).and_then(|key| side.find(&key));
+    let is_related = related.and_then(Match::id).is_some_and(|id| {
+        // It changes nothing, so that any worker may ask.
+        side.reader().entry(id).flags() & SUSPENDED == 0
+    });
+    if is_related { Settled::Pass(flags::ADMITTED) } else { Settled::Refused(refusal) }
+}
