@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use stoa_api::v1::flow_table_client::FlowTableClient;
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::{self, HelloReply, HelloRequest};
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES};
@@ -183,6 +184,11 @@ impl ForwarderConnection {
     /// A client for queries.
     pub fn client(&self) -> ForwarderClient<Channel> {
         self.client.clone()
+    }
+
+    /// A client for flows.
+    pub fn flow_client(&self) -> FlowTableClient<Channel> {
+        FlowTableClient::new(self.channel.clone())
     }
 
     /// The configuration in force.

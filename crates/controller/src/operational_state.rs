@@ -110,6 +110,7 @@ pub struct OperationalState {
     pub drops: Vec<v1::DropState>,
     pub punts: Vec<v1::PuntState>,
     pub limits: Vec<v1::LimitState>,
+    pub flows: Vec<v1::FlowCounts>,
     pub conservation: v1::Conservation,
 }
 
@@ -179,6 +180,7 @@ impl OperationalState {
             drops: drops.drops,
             punts: punts.into_rows(),
             limits: limits.limits,
+            flows: limits.flows,
             conservation,
             ..OperationalState::default()
         };

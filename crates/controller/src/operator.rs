@@ -4,6 +4,7 @@ mod acls;
 mod cleared;
 mod cleared_acls;
 mod configuration;
+mod flows;
 mod held;
 mod inactive;
 mod status;
@@ -251,6 +252,20 @@ impl Operator for Service {
 
     async fn test_acl(&self, request: Request<v1::TestAclRequest>) -> Answer<v1::TestAclReply> {
         self.test_access_lists(request.into_inner()).map(Response::new)
+    }
+
+    async fn show_flows(
+        &self,
+        request: Request<v1::ShowFlowsRequest>,
+    ) -> Answer<v1::ShowFlowsReply> {
+        self.flows(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn clear_flows(
+        &self,
+        request: Request<v1::ClearFlowsRequest>,
+    ) -> Answer<v1::ClearFlowsReply> {
+        self.connection.flow_client().clear_flows(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_workers(

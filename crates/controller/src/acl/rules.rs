@@ -1,7 +1,7 @@
 //! The rules of lists, as the forwarder gets them.
 
 use ipnet::IpNet;
-use stoa_api::acl::flags_of;
+use stoa_api::acl::{action_text, flags_of};
 use stoa_api::v1;
 use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 use stoa_yang::error::ValidationErrors;
@@ -61,6 +61,7 @@ impl Place {
             dscp: of_ip.dscp,
             protocol: of_ip.protocol,
             action: self.action(ace, errors).into(),
+            stateful: ace.actions.stateful,
             fragment: match matches.fragment {
                 None => v1::AclFragment::AnyPacket,
                 Some(Fragment::None) => v1::AclFragment::NoFragment,
@@ -127,11 +128,22 @@ impl Place {
                 "Remove it: the counters of the rule tell how many packets match, and when the last one did.",
             );
         }
-        match identity(&ace.actions.forwarding).as_str() {
+        let action = match identity(&ace.actions.forwarding).as_str() {
             "accept" => v1::AclAction::AclAccept,
             "reject" => v1::AclAction::AclReject,
             _ => v1::AclAction::AclDrop,
+        };
+        if ace.actions.stateful && action != v1::AclAction::AclAccept {
+            errors.add(
+                format!("{}/actions/stoa-acl:stateful", self.path),
+                format!(
+                    "packets that the rule does not accept ({}) begin no flow",
+                    action_text(action)
+                ),
+                "Remove stateful, or set forwarding to accept.",
+            );
         }
+        action
     }
 
     /// The conditions on the header of the upper layer.

@@ -242,6 +242,25 @@ fn a_decision_names_the_rule_and_what_passed_before() {
 }
 
 #[test]
+fn only_what_is_accepted_begins_a_flow() {
+    let with = |action: &str| {
+        let mut rule = rule("out", &json!({}), action);
+        rule["actions"]["stoa-acl:stateful"] = json!(true);
+        list("edge", &[rule])
+    };
+    let configuration = configuration(&[with("accept")]);
+    assert!(configuration.desired.acl_rules[0].stateful);
+    let of = v1::TestAclRequest { protocol: 17, ..v1::TestAclRequest::default() };
+    assert!(decision(&configuration, of).stateful);
+    let text = json!({ "ietf-access-control-list:acls": { "acl": [with("drop")] } });
+    let errors = Configuration::parse(Path::new("test"), text.to_string()).unwrap_err();
+    let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
+    let list = "/ietf-access-control-list:acls/acl[name='edge']";
+    assert_eq!(paths, [format!("{list}/aces/ace[name='out']/actions/stoa-acl:stateful")]);
+    assert!(errors[0].cause.contains("drop"), "{}", errors[0].cause);
+}
+
+#[test]
 fn counters_are_statistics_of_the_standard_module() {
     let rule = |acl: &str, name: &str| v1::AclRule {
         acl: acl.into(),

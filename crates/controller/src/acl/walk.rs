@@ -38,6 +38,7 @@ pub(super) fn walk<'a>(rules: impl Iterator<Item = &'a v1::AclRule>, packet: &Pa
             decision.reason =
                 format!("it is the first rule that matches: {}", conditions_text(rule));
             (decision.acl, decision.rule) = (rule.acl.clone(), rule.name.clone());
+            decision.stateful = rule.stateful;
             return decision;
         };
         decision.passed_total += 1;

@@ -84,6 +84,7 @@ impl Collector for Scrape {
             families::drops(&mut page, &operational.drops)?;
             families::routes(&mut page, &operational.route_counts)?;
             families::limits(&mut page, &operational.limits)?;
+            families::flows(&mut page, &operational.flows)?;
             families::accounting(&mut page, &operational.conservation)?;
             let facts = Facts {
                 interfaces: &operational.interfaces,

@@ -42,6 +42,7 @@ fn scrape() -> Scrape {
             v1::LimitState { name: "ring".into(), refused: 1, ..v1::LimitState::default() },
             v1::LimitState { name: "table".into(), used: Some(4), limit: 8, ..Default::default() },
         ],
+        flows: vec![v1::FlowCounts { family: 4, created: 70, ..v1::FlowCounts::default() }],
         conservation: v1::Conservation { balanced: true, ..v1::Conservation::default() },
         ..OperationalState::default()
     };
@@ -106,6 +107,7 @@ fn every_family_is_there_with_its_values() {
         r#"stoa_routes{vrf="default",family="ipv6",protocol="direct"} 160000.0"#,
         r#"stoa_limit_used{name="table"} 4.0"#,
         r#"stoa_limit_refused_total{name="ring"} 1"#,
+        r#"stoa_flows_created_total{family="ipv4"} 70"#,
         "stoa_packets_conserved 1.0",
         "stoa_forwarder_up 1.0",
         r#"stoa_forwarder_info{version="",kernel="avx2"} 1"#,

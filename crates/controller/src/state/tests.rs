@@ -201,6 +201,7 @@ fn sample() -> OperationalState {
             },
         ],
         limits: vec![v1::LimitState { name: "rings".into(), ..Default::default() }],
+        flows: Vec::new(),
         conservation: v1::Conservation {
             received: 1,
             consumed: 1,

@@ -37,6 +37,8 @@ pub struct Actions {
     pub forwarding: String,
     #[serde(default)]
     pub logging: String,
+    #[serde(default, rename = "stoa-acl:stateful")]
+    pub stateful: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
