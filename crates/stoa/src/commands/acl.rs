@@ -189,6 +189,8 @@ fn text(reply: &TestAclReply) -> String {
         rule => {
             lines.push(format!("{} by rule {rule} of access list {}", reply.action, reply.acl));
             lines.push(format!("  {}", reply.reason));
+            let flow = "  it begins a flow, whose other packets pass without a rule";
+            lines.extend(reply.stateful.then(|| flow.to_owned()));
         }
     }
     if reply.passed_total > 0 {
@@ -211,6 +213,7 @@ fn to_json(reply: &TestAclReply) -> String {
         "acl": named(&reply.acl),
         "rule": named(&reply.rule),
         "reason": reply.reason,
+        "stateful": reply.stateful,
         "passed": passed,
         "passed_total": reply.passed_total,
     })

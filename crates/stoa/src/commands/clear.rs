@@ -1,19 +1,22 @@
-//! `stoa clear`: counters from 0, or no trace.
+//! `stoa clear`: counters from 0, no flows, or no trace.
 
 use std::process::ExitCode;
 
-use stoa_api::v1::{ClearAclRequest, ClearCountersRequest, ClearTraceRequest};
+use stoa_api::v1::{
+    ClearAclRequest, ClearCountersRequest, ClearFlowsRequest, ClearTraceRequest,
+};
 
 use crate::failure::{Outcome, plural};
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 
-/// Clear counters, hits of access lists or the trace
+/// Clear counters, hits of access lists, flows or the trace
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa clear counters              Count packets of all interfaces from 0
   stoa clear counters wan          Count those of one interface from 0
   stoa clear acl edge              Count hits of the rules of one access list from 0
+  stoa clear flows                 Forget the flows of stateful rules: TCP has to connect anew
   stoa clear trace                 Stop tracing and remove the trace
 
 Cleared counters concern `show interfaces`, `top` and `show acl` until the controller restarts. Metrics, gNMI
@@ -40,6 +43,8 @@ enum What {
         #[arg(value_name = "NAME", default_value = "", hide_default_value = true)]
         acl: String,
     },
+    /// Forget the flows of stateful rules: TCP has to connect anew
+    Flows,
     /// Stop tracing and remove the trace
     Trace,
 }
@@ -63,6 +68,13 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 let rules = plural(cleared as usize, "rule");
                 show::print(&format!(
                     "Hits of {rules} begin at 0; metrics, gNMI and RESTCONF go on counting."
+                ))?;
+            }
+            What::Flows => {
+                let cleared = client.clear_flows(ClearFlowsRequest {}).await?.into_inner().flows;
+                let flows = plural(cleared as usize, "flow");
+                show::print(&format!(
+                    "The router forgets {flows}; TCP connections have to open anew."
                 ))?;
             }
             What::Trace => {

@@ -15,7 +15,7 @@ use crate::operator::{Client, SocketArgument, block_on};
 use crate::plugin;
 use crate::show::neighbors::Selection;
 use crate::show::{
-    acl, bfd, clock, configuration, conservation, drops, interface, interfaces, limits, log,
+    acl, bfd, clock, configuration, conservation, drops, flows, interface, interfaces, limits, log,
     metrics, neighbors, nodes, punts, route_sources, rules, state, tables, version, vrrp, workers,
 };
 use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
@@ -95,6 +95,11 @@ enum Topic {
         /// Only this list
         #[arg(value_name = "NAME")]
         name: Option<String>,
+    },
+    /// Flows that stateful rules have admitted, those with the most bytes first
+    Flows {
+        #[command(flatten)]
+        selection: flows::Selection,
     },
     /// Neighbours: ARP and neighbour discovery
     #[command(alias = "neighbours")]
@@ -242,6 +247,7 @@ async fn show_once(
         Topic::Audit => tables::show(client, json, out).await,
         Topic::Rules => rules::show(client, json, out).await,
         Topic::Acl { name } => acl::show(client, name.as_deref(), json, out).await,
+        Topic::Flows { selection } => flows::show(client, selection, json, out).await,
         Topic::Neighbors { interface } => {
             let selection = Selection { family: 0, interface: interface.as_deref() };
             neighbors::show(client, &selection, json, out).await

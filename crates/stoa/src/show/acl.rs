@@ -6,7 +6,7 @@ use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
 use stoa_api::acl::{action_text, conditions_text};
 use stoa_api::date;
-use stoa_api::v1::{AclAttachment, AclRuleState, ShowAclsReply, ShowAclsRequest};
+use stoa_api::v1::{AclAttachment, AclRule, AclRuleState, ShowAclsReply, ShowAclsRequest};
 
 use super::{count, duration, table, unix_s, write};
 use crate::failure::Failure;
@@ -52,13 +52,18 @@ fn to_table(rules: &[AclRuleState]) -> Table {
             Cell::new(state.position),
             Cell::new(&rule.name),
             Cell::new(conditions_text(rule)),
-            Cell::new(action_text(rule.action())),
+            Cell::new(action(rule)),
             count(state.packets),
             count(state.bytes),
             Cell::new(last_hit(state.last_hit_unix_s, unix_s())),
         ]);
     }
     table
+}
+
+fn action(rule: &AclRule) -> String {
+    let action = action_text(rule.action());
+    if rule.stateful { format!("{action}, stateful") } else { action.to_owned() }
 }
 
 fn last_hit(unix_s: u64, now: u64) -> String {
@@ -93,6 +98,7 @@ fn rule(state: &AclRuleState) -> Option<Value> {
         "rule": rule.name,
         "match": conditions_text(rule),
         "action": action_text(rule.action()),
+        "stateful": rule.stateful,
         "packets": state.packets,
         "bytes": state.bytes,
         "last_hit": last_hit,
@@ -101,7 +107,7 @@ fn rule(state: &AclRuleState) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use stoa_api::v1::{AclAction, AclRule};
+    use stoa_api::v1::AclAction;
 
     use super::*;
 

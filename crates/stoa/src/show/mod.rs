@@ -7,6 +7,7 @@ pub mod configuration;
 pub mod conservation;
 pub mod doctor;
 pub mod drops;
+pub mod flows;
 pub mod interface;
 pub mod interfaces;
 pub mod limits;
