@@ -158,3 +158,99 @@ fn decisions(scenario: &Scenario, source: &str, destination: &str) -> Result<()>
     }
     Ok(())
 }
+
+/// Hosts behind host-a open flows; from host-b nothing else comes in.
+fn stateful_lists() -> Value {
+    let mut out = rule("out", &json!({}), "accept");
+    out["actions"]["stoa-acl:stateful"] = json!(true);
+    let inbound = rule("rest", &json!({ "ipv4": {} }), "drop");
+    // The router finds its hosts.
+    let neighbors = [135, 136].map(|kind: u8| {
+        let name = format!("nd-{kind}");
+        rule(&name, &json!({ "icmp": { "type": kind } }), "accept")
+    });
+    let attach = |interface: &str, lists: &[&str]| {
+        let sets: Vec<Value> = lists.iter().map(|name| json!({ "name": name })).collect();
+        json!({ "interface-id": interface, "ingress": { "acl-sets": { "acl-set": sets } } })
+    };
+    json!({
+        "acl": [
+            { "name": "out", "aces": { "ace": [out] } },
+            { "name": "six", "type": format!("{MODULE}:ipv6-acl-type"), "aces": { "ace": neighbors } },
+            { "name": "in", "aces": { "ace": [inbound] } },
+        ],
+        "attachment-points": { "interface": [
+            attach("host-a", &["out"]), attach("host-b", &["six", "in"]),
+        ] },
+    })
+}
+
+#[test]
+fn stateful_rules_let_replies_in_and_nothing_else() -> Result<()> {
+    let sides = [side("host-a", 1)?, side("host-b", 2)?];
+    let topology = Topology::new(&sides)?;
+    let mut configuration = Configuration::new(&sides).json();
+    configuration[format!("{MODULE}:acls")] = stateful_lists();
+    let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
+    router.wait_up(&["host-a", "host-b"])?;
+    let scenario = Scenario { router, topology };
+    let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
+    let addresses = |host: &Host| -> Result<[String; 2]> {
+        Ok([host.address(false)?.to_string(), host.address(true)?.to_string()])
+    };
+    let ([a4, a6], [b4, b6]) = (addresses(a)?, addresses(b)?);
+    let ping = |host: &Host, address: &str| {
+        let arguments = ["-n", "-c", "2", "-W", "1", address];
+        host.command(Tool::PING)?.args(arguments).run().map(|output| output.success())
+    };
+    let (inside, outside) = (serve(a, PORTS[0])?, serve(b, PORTS[0])?);
+    for (inner, outer) in [(&a4, &b4), (&a6, &b6)] {
+        assert!(ping(a, outer)?, "{outer} replies");
+        assert!(!ping(b, inner)?, "{inner} is asked");
+        let url = |address: &str| match address.contains(':') {
+            true => format!("[{address}]"),
+            false => address.to_owned(),
+        };
+        assert_eq!(curl(a, &url(outer), PORTS[0])?, Some(0));
+        assert_eq!(curl(b, &url(inner), PORTS[0])?, Some(28));
+    }
+    let shown = scenario.router.show("flows")?;
+    let flows = shown["flows"].as_array().cloned().unwrap_or_default();
+    let has = |protocol: u8, state: &str| {
+        flows.iter().filter(|it| it["protocol"] == protocol && it["state"] == state).count()
+    };
+    assert_eq!((has(1, "icmp"), has(58, "icmp")), (1, 1), "{shown}");
+    // Each curl has closed its connection.
+    assert_eq!(has(6, "tcp-time-wait"), 2, "{shown}");
+    assert!(flows.iter().all(|flow| flow["rule"] == "out"), "{shown}");
+    assert!(scenario.router.dropped("acl-input")? > 0);
+    let test = [
+        "acl",
+        "test",
+        "--interface",
+        "host-a",
+        "--direction",
+        "in",
+        "--source",
+        &a4,
+        "--destination",
+        &b4,
+        "--protocol",
+        "tcp",
+        "--destination-port",
+        "80",
+        "--json",
+    ];
+    let decision = scenario.router.call(&test)?.stdout;
+    let decision: Value = serde_json::from_str(&decision).unwrap_or_default();
+    assert_eq!((&decision["action"], &decision["stateful"]), (&json!("accept"), &json!(true)));
+    let cleared = scenario.router.call(&["clear", "flows"])?;
+    assert!(cleared.success(), "{}{}", cleared.stdout, cleared.stderr);
+    stoa_lab::wait_until("no flow is left", Duration::from_secs(20), || {
+        let shown = scenario.router.show("flows").map_err(|error| error.to_string())?;
+        if shown["matching"] == 0 { Ok(()) } else { Err(shown.to_string()) }
+    })?;
+    assert_eq!(curl(a, &b4, PORTS[0])?, Some(0));
+    drop((inside, outside));
+    scenario.end()
+}
