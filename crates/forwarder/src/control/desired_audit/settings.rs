@@ -86,6 +86,8 @@ impl ForwarderState {
             next_hops: usage.next_hops.1,
             adjacencies: usage.adjacencies.1,
             neighbors: self.limits.neighbors,
+            flows4: self.shared.flows.capacity(true) as usize,
+            flows6: self.shared.flows.capacity(false) as usize,
         };
         audit::limits(tally, limits.message(), &complete);
         for (name, port) in &self.ports {
