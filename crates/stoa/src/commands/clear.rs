@@ -2,9 +2,7 @@
 
 use std::process::ExitCode;
 
-use stoa_api::v1::{
-    ClearAclRequest, ClearCountersRequest, ClearFlowsRequest, ClearTraceRequest,
-};
+use stoa_api::v1::{ClearAclRequest, ClearCountersRequest, ClearFlowsRequest, ClearTraceRequest};
 
 use crate::failure::{Outcome, plural};
 use crate::operator::{SocketArgument, block_on};

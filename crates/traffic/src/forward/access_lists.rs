@@ -14,9 +14,13 @@ use crate::classify::{RuleSet, generate};
 /// The seed of the rules.
 const SEED: u64 = 8519;
 
-/// Adds a list for each family. All its rules accept, so that no packet is lost. Returns the lists of an interface that
-/// receives.
-pub(super) fn add(desired: &mut DesiredState, set: RuleSet, tables: &[Table]) -> AclSets {
+/// Adds a list for each family. All its rules accept, so that no packet is lost, and `is_stateful` ones begin flows.
+/// Returns the lists of an interface that receives.
+pub(super) fn add(
+    desired: &mut DesiredState,
+    (set, is_stateful): (RuleSet, bool),
+    tables: &[Table],
+) -> AclSets {
     let mut sets = AclSets::default();
     for table in tables {
         let (list, lists) = match table.ip {
@@ -27,7 +31,7 @@ pub(super) fn add(desired: &mut DesiredState, set: RuleSet, tables: &[Table]) ->
             table.sources.iter().flatten().map(|(prefix, _)| *prefix).collect();
         let mut after = String::new();
         for (at, rule) in generate(set, table.ip == Ip::V6, SEED).into_iter().enumerate() {
-            let rule = translated(&rule, table, &sources);
+            let rule = RuleOfList { is_stateful, ..translated(&rule, table, &sources) };
             let rule = AclRule { after: std::mem::replace(&mut after, at.to_string()), rule };
             desired.acl_rules.insert((list.to_owned(), after.clone()), rule);
         }

@@ -98,6 +98,8 @@ pub struct Figures {
     pub features_elsewhere: Vec<&'static str>,
     /// Rules of the receiving interfaces, if they have access lists.
     pub acl: Option<String>,
+    /// Whether these are stateful.
+    pub stateful: bool,
     /// Whether frames were tagged.
     pub vlan: bool,
     /// Flows.
@@ -149,6 +151,7 @@ impl Figures {
             features: feature::names(&workload.features),
             features_elsewhere: feature::names(&workload.features_elsewhere),
             acl: workload.acl.map(|set| set.to_string()),
+            stateful: workload.is_stateful,
             vlan: workload.is_tagged,
             flows: workload.flows,
             update_rate: workload.update_rate,

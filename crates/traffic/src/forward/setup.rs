@@ -44,12 +44,13 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
         },
         ..DesiredState::default()
     };
-    set_limits(&mut desired, layout, tables);
+    set_limits(&mut desired, (workload, layout), tables);
     add_ports(&mut desired, (workload, layout), tables)?;
     let mut features = workload.features.iter().chain(&workload.features_elsewhere);
     desired.noop_origin = features.any(|feature| feature.is_of_router());
-    let set = workload.acl;
-    let acls = set.map(|set| access_lists::add(&mut desired, set, tables)).unwrap_or_default();
+    let rules = workload.acl.map(|set| (set, workload.is_stateful));
+    let acls =
+        rules.map(|rules| access_lists::add(&mut desired, rules, tables)).unwrap_or_default();
     for at in 0..layout.interfaces() {
         let mut interface = interface(layout, tables, (Side::In, at));
         interface.acls.clone_from(&acls);
@@ -114,7 +115,11 @@ fn enable(workload: &Workload, side: Side, interface: &mut Interface) {
     features.for_each(|feature| feature.enable(interface));
 }
 
-fn set_limits(desired: &mut DesiredState, layout: &Layout, tables: &[Table]) {
+fn set_limits(
+    desired: &mut DesiredState,
+    (workload, layout): (&Workload, &Layout),
+    tables: &[Table],
+) {
     let usual = Limits::default();
     let room = tables.iter().map(|table| table.len() + SPARE).max().unwrap_or(0);
     desired.limits.routes4 = usual.routes4.max(room);
@@ -124,6 +129,12 @@ fn set_limits(desired: &mut DesiredState, layout: &Layout, tables: &[Table]) {
     }
     let neighbors = (layout.next_hops * layout.tables() + layout.interfaces()) * tables.len();
     desired.limits.neighbors = usual.neighbors.max(neighbors);
+    if workload.is_stateful {
+        // Flows of many destinations are drawn at random: none is refused, and none evicted.
+        let flows = workload.tracked_flows() as usize * 2;
+        desired.limits.flows4 = usual.flows4.max(flows);
+        desired.limits.flows6 = usual.flows6.max(flows);
+    }
 }
 
 /// Packets prepared in each port. The ports together prepare as many as one alone, so that their

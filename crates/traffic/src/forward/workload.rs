@@ -13,6 +13,7 @@ use super::BenchError;
 use super::feature::Feature;
 use super::layout::{Layout, SIDE_MAX};
 use super::mix::Mix;
+use super::targets::SPREAD;
 use super::tunnels::{self, Direction, TUNNELS_MAX};
 use crate::classify::RuleSet;
 use crate::prefixes::Source;
@@ -35,6 +36,8 @@ pub const VLANS_MAX: u32 = 65_536;
 pub const VRFS_MAX: u16 = VRFS as u16 - 1;
 /// The greatest VLAN ID.
 const VLAN_MAX: u32 = 4094;
+/// The most flows that stateful rules follow.
+const TRACKED_MAX: u64 = 1 << 22;
 /// Flows of one source address.
 const FLOWS_OF_SOURCE: u32 = 1 << 14;
 /// The shortest measurement.
@@ -125,6 +128,9 @@ pub struct Workload {
     /// Rules of the access lists of the receiving interfaces, at most [`acl::RULES`] in both families together; all
     /// accept.
     pub acl: Option<RuleSet>,
+    /// Whether these rules are stateful, so that packets belong to flows: as many as [`Workload::flows`] for each
+    /// destination.
+    pub is_stateful: bool,
     /// Whether received and sent frames have a VLAN tag.
     pub is_tagged: bool,
     /// A mix of frame sizes in place of `frame`.
@@ -254,6 +260,16 @@ impl Workload {
                 acl::RULES
             ));
         }
+        if self.is_stateful && self.acl.is_none() {
+            return Err("stateful rules are rules of a list: add --acl acl:600".to_owned());
+        }
+        if self.is_stateful && self.tracked_flows() > TRACKED_MAX {
+            return Err(format!(
+                "{} flows for each of {} destinations: stateful rules follow at most {TRACKED_MAX} flows here; give \
+                 fewer --flows or --destinations",
+                self.flows, self.visits
+            ));
+        }
         if self.has_random_sources() && self.flows > FLOWS_OF_SOURCE {
             return Err(format!(
                 "{} flows need several addresses for each source: give at most {FLOWS_OF_SOURCE} \
@@ -262,6 +278,15 @@ impl Workload {
             ));
         }
         Ok(())
+    }
+
+    /// The most flows that packets can belong to.
+    pub(super) fn tracked_flows(&self) -> u64 {
+        let destinations = match self.visits {
+            Visits::Some(count) => count.into(),
+            Visits::Random | Visits::Zipf => SPREAD as u64,
+        };
+        u64::from(self.flows) * destinations
     }
 
     /// Whether sources are drawn from half of the table.
@@ -303,6 +328,7 @@ pub(super) mod tests {
             features: Vec::new(),
             features_elsewhere: Vec::new(),
             acl: None,
+            is_stateful: false,
             is_tagged: false,
             frame: 64,
             mix: None,

@@ -35,6 +35,7 @@ enum Family {
   stoa bench forward --tunnels 1000 --routes 1000 --destinations random
   stoa bench forward --prefixes routes.txt.gz --destinations random --feature urpf-strict
   stoa bench forward --routes 1000 --destinations random --acl acl:600
+  stoa bench forward --acl acl:600 --stateful --flows 65536
 
 A file of prefixes has one address/length per line, plain or gzip.
 To price one feature, compare with --random-sources instead of --feature: both send the same packets.")]
@@ -134,6 +135,9 @@ struct Layout {
     /// Attach an access list of generated rules to the receiving interfaces (N: 1 to 4096); all rules accept
     #[arg(long, value_name = "acl:N|firewall:N|chain:N")]
     acl: Option<RuleSet>,
+    /// Make the rules of --acl stateful: packets belong to as many flows as --flows for each destination
+    #[arg(long, requires = "acl")]
+    stateful: bool,
 }
 
 fn workload(forward: Arguments) -> Result<Workload, Failure> {
@@ -159,6 +163,7 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         features: forward.layout.feature,
         features_elsewhere: forward.layout.feature_elsewhere,
         acl: forward.layout.acl,
+        is_stateful: forward.layout.stateful,
         is_tagged: forward.vlan,
         frame: forward.frame.unwrap_or(shortest),
         mix: forward.mix,
@@ -241,7 +246,8 @@ fn layout(figures: &Figures) -> String {
         parts.push("random sources".to_owned());
     }
     parts.extend(figures.features.iter().map(|name| (*name).to_owned()));
-    parts.extend(figures.acl.iter().map(|set| format!("access list {set}")));
+    let stateful = if figures.stateful { "stateful " } else { "" };
+    parts.extend(figures.acl.iter().map(|set| format!("{stateful}access list {set}")));
     parts.extend(figures.features_elsewhere.iter().map(|name| format!("{name} elsewhere")));
     parts.iter().map(|part| format!(", {part}")).collect()
 }
