@@ -13,6 +13,7 @@ pub mod audit;
 pub mod counters;
 pub mod date;
 pub mod digest;
+pub mod flow;
 pub mod json;
 pub mod program;
 pub mod punts;

@@ -23,7 +23,7 @@ impl Capability for AccessLists {
         errors: &mut ValidationErrors,
     ) {
         let acls = &settings.model.acls;
-        translated.desired.acl_rules = rules::rules(&acls.acl, errors);
+        translated.desired.acl_rules = rules::rules(acls, errors);
         attach::attach(settings, translated, errors);
     }
 

@@ -1,14 +1,17 @@
 //! The rules of lists, as the forwarder gets them.
 
+use std::collections::HashMap;
+
 use ipnet::IpNet;
 use stoa_api::acl::{action_text, flags_of};
 use stoa_api::v1;
 use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 use stoa_yang::error::ValidationErrors;
 
+use super::flow_profiles;
 use super::paths::{list_path, rule_path};
 use crate::config::model::{
-    Ace, Acl, Fragment, IcmpMatch, IpMatch, LengthRange, Matches, Operator, PortMatch, Ports,
+    Ace, Acl, Acls, Fragment, IcmpMatch, IpMatch, LengthRange, Matches, Operator, PortMatch, Ports,
 };
 use crate::prefix::prefix_to_proto;
 
@@ -22,9 +25,10 @@ pub(super) fn family_of(acl: &Acl) -> u32 {
 }
 
 /// The rules of all lists.
-pub(super) fn rules(acls: &[Acl], errors: &mut ValidationErrors) -> Vec<v1::AclRule> {
+pub(super) fn rules(acls: &Acls, errors: &mut ValidationErrors) -> Vec<v1::AclRule> {
+    let profiles = flow_profiles::profiles(acls, errors);
     let mut rules = Vec::new();
-    for acl in acls {
+    for acl in &acls.acl {
         let kind = acl.kind.as_deref().and_then(|kind| kind.rsplit(':').next()).unwrap_or_default();
         if !matches!(kind, "" | "ipv4-acl-type" | "ipv6-acl-type") {
             errors.add(
@@ -37,6 +41,7 @@ pub(super) fn rules(acls: &[Acl], errors: &mut ValidationErrors) -> Vec<v1::AclR
         for ace in &acl.aces.ace {
             let place = Place { path: rule_path(&acl.name, &ace.name), family: family_of(acl) };
             let mut rule = place.rule(ace, errors);
+            rule.flow_profile = place.flow_profile(ace, &profiles, errors);
             rule.acl.clone_from(&acl.name);
             rule.after = std::mem::replace(&mut after, ace.name.clone());
             rules.push(rule);
@@ -144,6 +149,24 @@ impl Place {
             );
         }
         action
+    }
+
+    /// How its flows are followed.
+    fn flow_profile(
+        &self,
+        ace: &Ace,
+        profiles: &HashMap<&str, v1::FlowProfile>,
+        errors: &mut ValidationErrors,
+    ) -> Option<v1::FlowProfile> {
+        let name = ace.actions.flow_profile.as_deref()?;
+        if !ace.actions.stateful {
+            errors.add(
+                format!("{}/actions/stoa-acl:flow-profile", self.path),
+                "an entry that is not stateful begins no flows",
+                "Remove the flow profile, or set stateful to true.",
+            );
+        }
+        profiles.get(name).copied()
     }
 
     /// The conditions on the header of the upper layer.

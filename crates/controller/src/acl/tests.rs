@@ -261,6 +261,38 @@ fn only_what_is_accepted_begins_a_flow() {
 }
 
 #[test]
+fn a_flow_profile_completes_its_rules() {
+    let rule = |is_stateful: bool| {
+        let mut rule = rule("out", &json!({}), "accept");
+        rule["actions"]["stoa-acl:stateful"] = json!(is_stateful);
+        rule["actions"]["stoa-acl:flow-profile"] = json!("quick");
+        rule
+    };
+    let parsed = |rule: Value, profile: Value| {
+        let mut acls = json!({ "acl": [list("edge", &[rule])] });
+        acls["stoa-acl:flow-profile"] = json!([profile]);
+        let text = json!({ "ietf-access-control-list:acls": acls }).to_string();
+        Configuration::parse(Path::new("test"), text)
+    };
+    let quick = json!({ "name": "quick", "timeouts": { "tcp-established": 600 }, "tcp": { "loose": true } });
+    let configuration = parsed(rule(true), quick.clone()).unwrap();
+    let profile = configuration.desired.acl_rules[0].flow_profile.unwrap();
+    assert_eq!((profile.tcp_established_s, profile.icmp_s), (600, 60));
+    assert_eq!((profile.tcp_loose, profile.tcp_liberal), (true, false));
+    let warned = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
+    let about = |text: &str| warned.iter().filter(|it| it.text.contains(text)).count();
+    assert_eq!(about("tcp-established after 600 s; RFC 5382 REQ-5 allows no less than 7440 s"), 1);
+    let long =
+        parsed(rule(true), json!({ "name": "quick", "timeouts": { "udp-new": 120 } })).unwrap();
+    let warned = warnings(&long.desired.acl_rules, &long.interfaces);
+    assert!(!warned.iter().any(|it| it.text.contains("allows no less")), "{warned:?}");
+    let errors = parsed(rule(false), quick).unwrap_err();
+    assert!(errors[0].path.ends_with("/actions/stoa-acl:flow-profile"), "{}", errors[0].path);
+    let errors = parsed(rule(true), json!({ "name": "other" })).unwrap_err();
+    assert!(!errors.is_empty());
+}
+
+#[test]
 fn counters_are_statistics_of_the_standard_module() {
     let rule = |acl: &str, name: &str| v1::AclRule {
         acl: acl.into(),

@@ -6,6 +6,7 @@ use stoa_api::v1;
 
 use super::coverage::Compared;
 use super::essential;
+use super::flow_profiles;
 use super::paths::{ACLS, list_path, rule_path};
 use crate::config::Interfaces;
 use crate::warning::Warning;
@@ -25,6 +26,7 @@ pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warn
     let sets = sets(interfaces);
     let mut warnings = empty(&sets, &lists);
     warnings.extend(essential::warnings(&lists, interfaces, essential::STEPS));
+    warnings.extend(flow_profiles::warnings(all, LISTED));
     let attached: HashSet<&str> = sets.iter().flatten().copied().collect();
     let alone = lists.keys().filter(|name| !attached.contains(**name)).map(|name| vec![*name]);
     let compared: BTreeMap<&str, Vec<Compared<'_>>> = lists

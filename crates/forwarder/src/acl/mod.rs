@@ -21,6 +21,8 @@ use std::sync::Arc;
 use stoa_engine::counters::Counter;
 use stoa_tables::classifier::ClassifierReader;
 
+use crate::flow::tracker::Admission;
+
 /// The most rules of all lists.
 pub const RULES: usize = 4_096;
 
@@ -98,13 +100,29 @@ impl Hits {
     }
 }
 
+/// What a stateful rule gives its flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracks {
+    /// The number of the rule, below 2^24.
+    pub rule: u32,
+    /// The number of its [`Profile`](crate::flow::profiles::Profile).
+    pub profile: u8,
+}
+
+impl Tracks {
+    fn admission(self, epoch: u16) -> Admission {
+        let Self { rule, profile } = self;
+        Admission { epoch, rule, profile }
+    }
+}
+
 /// A rule as workers need it.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// What happens to packets that match.
     pub action: Action,
-    /// Of a stateful rule: its number, below 2^24, which its flows have.
-    pub tracks: Option<u32>,
+    /// Of a stateful rule: what its flows have.
+    pub tracks: Option<Tracks>,
     /// Its counters.
     pub hits: Arc<Hits>,
 }

@@ -11,6 +11,7 @@ use stoa_engine::quiescence::Quiescence;
 use stoa_tables::flow_table::{FlowCapacity, FlowError, FlowReader, FlowTable, Secret};
 use stoa_tables::lpm::Kernel;
 
+use super::profiles::Profiles;
 use super::tracker::FlowTracker;
 
 /// Seconds and milliseconds of workers, with any origin; both wrap.
@@ -63,6 +64,7 @@ pub struct Flows {
     /// How often all flows were cleared.
     cleared: AtomicU32,
     skipped: AtomicU64,
+    profiles: Profiles,
 }
 
 /// Random bytes.
@@ -104,6 +106,7 @@ impl Flows {
             quiescence: Arc::clone(quiescence),
             cleared: AtomicU32::new(0),
             skipped: AtomicU64::new(0),
+            profiles: Profiles::default(),
         })
     }
 
@@ -125,6 +128,12 @@ impl Flows {
     /// Look-ups in the table of a family.
     pub fn reader(&self, is_ip4: bool) -> &FlowReader {
         &self.family(is_ip4).reader
+    }
+
+    /// How flows are followed.
+    #[inline(always)]
+    pub fn profiles(&self) -> &Profiles {
+        &self.profiles
     }
 
     /// How many flows of a family fit.

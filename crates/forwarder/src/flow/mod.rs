@@ -23,6 +23,7 @@ pub mod fields;
 mod fields_avx2;
 pub mod flows;
 pub mod fragments;
+pub mod profiles;
 pub mod tcp;
 pub mod timeouts;
 pub mod tracker;

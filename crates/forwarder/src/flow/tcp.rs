@@ -28,7 +28,7 @@ use stoa_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use window::Side;
 
 /// Options of a rule for the connections that it admits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Options {
     /// No check of sequence and acknowledgement numbers, for paths of which one direction goes elsewhere. Resets still
     /// have to be exact to end a connection.

@@ -105,7 +105,7 @@ impl Class {
 }
 
 /// The timeout of each class, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timeouts([u32; Class::ALL.len()]);
 
 impl Default for Timeouts {

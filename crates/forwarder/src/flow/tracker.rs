@@ -20,8 +20,9 @@ use stoa_wire::protocol;
 use super::exchange::Exchange;
 use super::fields::Kind;
 use super::flows::{FlowCounts, Flows, Now};
+use super::profiles::{Copied, profile_of, with_profile, without_profile};
 use super::tcp::{Direction, Options, Tcp, Verdict};
-use super::timeouts::{Class, Timeouts};
+use super::timeouts::Class;
 use crate::drops::Drop;
 pub use pieces::Later;
 use pieces::Pieces;
@@ -31,6 +32,17 @@ pub use seen::{Seen, about, fits};
 pub const REPLIED: u8 = 1;
 /// The flag of a flow that the policy of now does not admit: its packets meet rules in both directions.
 pub const SUSPENDED: u8 = 2;
+
+/// The rule that admits a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// The epoch of the rules.
+    pub epoch: u16,
+    /// The number of the rule, below 2^24.
+    pub rule: u32,
+    /// The profile that the rule gives its flows, below [`PROFILES`](super::profiles::PROFILES).
+    pub profile: u8,
+}
 
 /// What became of a packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +105,7 @@ pub struct Side {
     owner: FlowOwner,
     is_ip4: bool,
     worker: usize,
-    timeouts: [u32; 256],
+    profiles: Copied,
     pieces: Pieces,
     /// Free ids that creations keep: removed ones are free only after a grace period.
     reserve: u32,
@@ -107,10 +119,6 @@ pub struct Side {
 
 impl Side {
     fn new(flows: &Arc<Flows>, worker: usize, owner: FlowOwner, is_ip4: bool) -> Self {
-        let (known, mut timeouts) = (Timeouts::default(), [1; 256]);
-        for class in Class::ALL {
-            timeouts[class as usize] = known.of(class);
-        }
         let capacity = flows.capacity(is_ip4);
         Self {
             flows: Arc::clone(flows),
@@ -118,7 +126,7 @@ impl Side {
             owner,
             is_ip4,
             worker,
-            timeouts,
+            profiles: flows.profiles().copy(),
             pieces: Pieces::new(),
             reserve: (capacity / 64).clamp(4, 256).min(capacity / 2),
             cleared: flows.cleared(),
@@ -132,6 +140,21 @@ impl Side {
     #[inline]
     pub fn begin(&mut self) {
         (self.has_created, self.has_reclaimed) = (false, false);
+        self.follow_profiles();
+    }
+
+    /// Copies the profiles if one was set.
+    #[inline(always)]
+    fn follow_profiles(&mut self) {
+        if self.flows.profiles().version() != self.profiles.version {
+            self.copy_profiles();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_profiles(&mut self) {
+        self.profiles = self.flows.profiles().copy();
     }
 
     /// Whether flows were created since a vector began.
@@ -182,7 +205,7 @@ impl Side {
             }
         }
         let (next, is_fresh) = if packet.kind.protocol() == protocol::TCP {
-            match step(&flow, direction, packet, now) {
+            match step(&flow, direction, packet, (self.profiles.options(class), now)) {
                 Ok(stepped) => stepped,
                 Err(refused) => return refused,
             }
@@ -204,7 +227,7 @@ impl Side {
             // It is own and live.
             let _ = self.owner.set_flags(id, flags | REPLIED);
         }
-        if let Some(next) = next.filter(|next| *next as u8 != class) {
+        if let Some(next) = next.filter(|next| *next as u8 != without_profile(class)) {
             self.set_class(id, (class, next), now);
         }
         Followed::Pass { is_admitted }
@@ -220,14 +243,8 @@ impl Side {
     #[cold]
     #[inline(never)]
     fn set_class(&mut self, id: u32, (before, class): (u8, Class), now: Now) {
-        let timeout = self.timeouts[class as usize];
-        let look = now.tick.wrapping_add(timeout);
-        // All of these refuse only flows that are not own or not live.
-        let _ = if timeout < self.timeouts[usize::from(before)] {
-            self.owner.set_class_until(id, class as u8, look)
-        } else {
-            self.owner.set_class(id, class as u8)
-        };
+        let look = self.set_timeout(id, (before, with_profile(class, profile_of(before))), now);
+        // Both refuse only flows that are not own or not live.
         let is_assured = self.owner.entry(id).flags() & ASSURED != 0;
         let _ = match class.eviction_order() {
             None => self.owner.assure(id),
@@ -236,28 +253,34 @@ impl Side {
         };
     }
 
-    /// The first packet of a flow, which `rule` admits by the policy of `epoch`.
+    /// The first packet of a flow.
     pub fn create(
         &mut self,
         key: FlowKey,
         packet: &Seen<'_>,
-        (epoch, rule): (u16, u32),
+        admission: Admission,
         now: Now,
     ) -> Opened {
+        let Admission { epoch, rule, profile } = admission;
         let mut new = NewFlow { epoch, rule, ..NewFlow::new(key, None) };
         if packet.kind.protocol() == protocol::TCP {
             // A segment with a wrong checksum, or a part of one, says nothing.
             let Some(segment) = packet.segment() else { return Opened::Untracked };
-            match Tcp::open(&segment, Options::default()) {
-                Ok(state) => (new.tcp, new.class) = (state.words(), state.class() as u8),
+            let options = self.profiles.options(with_profile(Class::TcpOpening, profile));
+            match Tcp::open(&segment, options) {
+                Ok(state) => {
+                    new.tcp = state.words();
+                    new.class = with_profile(state.class(), profile);
+                }
                 Err(refusal) => return Opened::Drop(refusal.into()),
             }
         } else {
             let state = Exchange::open(packet.kind.protocol());
-            (new.tcp, new.class) = (exchange_words(state), state.class() as u8);
+            new.tcp = exchange_words(state);
+            new.class = with_profile(state.class(), profile);
         }
         self.make_room();
-        let look = now.tick.wrapping_add(self.timeouts[usize::from(new.class)]);
+        let look = now.tick.wrapping_add(self.profiles.timeouts[usize::from(new.class)]);
         match self.owner.create(&new, now.tick, look) {
             Ok(Created::New(id)) => {
                 let flow = self.owner.entry(id);
@@ -278,12 +301,30 @@ impl Side {
         }
     }
 
-    /// An own flow was admitted anew by `rule` of the policy of `epoch`.
-    pub fn judge(&mut self, id: u32, (epoch, rule): (u16, u32)) {
-        let flags = self.owner.entry(id).flags();
+    /// An own flow was admitted anew.
+    pub fn judge(&mut self, id: u32, admission: Admission, now: Now) {
+        let Admission { epoch, rule, profile } = admission;
+        let (flags, class) = (self.owner.entry(id).flags(), self.owner.entry(id).class());
         // Both refuse only flows that are not own or not live.
         let _ = self.owner.set_flags(id, flags & !SUSPENDED);
         let _ = self.owner.judge(id, epoch, rule);
+        let state = Class::ALL.get(usize::from(without_profile(class)));
+        if let Some(state) = state.filter(|_| profile_of(class) != profile) {
+            self.set_timeout(id, (class, with_profile(*state, profile)), now);
+        }
+    }
+
+    /// The class of a flow, with its profile, is another one now. Returns when it would end.
+    fn set_timeout(&mut self, id: u32, (before, class): (u8, u8), now: Now) -> u32 {
+        let timeout = self.profiles.timeouts[usize::from(class)];
+        let look = now.tick.wrapping_add(timeout);
+        // Both refuse only flows that are not own or not live.
+        let _ = if timeout < self.profiles.timeouts[usize::from(before)] {
+            self.owner.set_class_until(id, class, look)
+        } else {
+            self.owner.set_class(id, class)
+        };
+        look
     }
 
     /// The rules of now accept an own flow without keeping it.
@@ -314,11 +355,11 @@ fn step(
     flow: &OwnedFlow<'_>,
     direction: Direction,
     packet: &Seen<'_>,
-    now: Now,
+    (options, now): (Options, Now),
 ) -> Result<(Option<Class>, bool), Followed> {
     let Some(segment) = packet.segment() else { return Ok((None, false)) };
     let words = flow.tcp();
-    let step = Tcp::from_words(words).step(direction, &segment, Options::default(), now.ms);
+    let step = Tcp::from_words(words).step(direction, &segment, options, now.ms);
     match step.verdict {
         Verdict::Drop(refusal) => return Err(Followed::Drop(refusal.into())),
         Verdict::Replace => return Err(Followed::Replace),

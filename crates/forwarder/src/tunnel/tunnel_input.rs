@@ -145,9 +145,7 @@ fn decapsulate(vector: &mut Vector, lane: usize, attributes: u32) -> Result<u16,
         congestion::decapsulate(class, vector.bytes_mut(lane))?;
     }
     vector.rx_if[lane] = vector.arg[lane];
-    // The inner packet is another one, of another flow.
-    let outer = flags::OWN | flags::COPY | flags::MULTICAST | flags::TUNNELS;
-    vector.flags[lane] &= !(outer | flags::TRACKED | flags::ADMITTED);
+    vector.flags[lane] &= !flags::OF_OUTER;
     Ok(next)
 }
 
@@ -329,8 +327,9 @@ mod tests {
             let data = vector.buffer_mut(lane).iter_mut().skip(offset.into());
             data.zip(packet).for_each(|(byte, value)| *byte = *value);
             (vector.offset[lane], vector.length[lane]) = (offset, length);
-            let given = [0, flags::MULTICAST | flags::TRACED, flags::OWN, flags::COPY];
-            vector.flags[lane] = given[lane % 4];
+            let tracked = flags::TRACKED | flags::ADMITTED;
+            let given = [0, flags::MULTICAST | flags::TRACED, flags::OWN, flags::COPY, tracked];
+            vector.flags[lane] = given[lane % 5];
             (vector.rx_if[lane], vector.arg[lane]) = (99, lane as u32 % 32);
             attributes[lane] = if vector.arg[lane] == down { !UP } else { UP };
         }

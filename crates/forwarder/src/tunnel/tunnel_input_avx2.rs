@@ -16,8 +16,6 @@ use crate::columns_avx2::{
 
 /// Bytes of the longest header.
 const GRE_IP4: usize = ipv4::LENGTH + gre::LENGTH;
-/// Flags of outer packets that inner ones do not have.
-const OUTER: u16 = flags::OWN | flags::COPY | flags::MULTICAST | flags::TUNNELS;
 /// The bit of the first word, as loaded, that decides whether the class may change the inner packet:
 /// see [`super::congestion::has_mark`].
 const MARK: u32 = 1 << 8;
@@ -131,7 +129,7 @@ fn store(vector: &mut Vector, (at, done): (usize, u8), columns: &Columns, outer:
         put(&mut vector.offset, _mm_add_epi16(columns.offset, header));
         put(&mut vector.length, _mm_sub_epi16(narrow_16(outer.total), header));
         let old = _mm_loadu_si128(vector.flags.as_ptr().add(at).cast());
-        put(&mut vector.flags, _mm_andnot_si128(_mm_set1_epi16(OUTER as i16), old));
+        put(&mut vector.flags, _mm_andnot_si128(_mm_set1_epi16(flags::OF_OUTER as i16), old));
         put(&mut vector.next, _mm_srli_epi16::<15>(is_ip6));
         let arg = _mm256_loadu_si256(vector.arg.as_ptr().add(at).cast());
         let rx_if = vector.rx_if.as_mut_ptr().add(at).cast::<__m256i>();

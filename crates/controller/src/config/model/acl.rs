@@ -7,6 +7,43 @@ use serde::Deserialize;
 pub struct Acls {
     pub acl: Vec<Acl>,
     pub attachment_points: AttachmentPoints,
+    #[serde(rename = "stoa-acl:flow-profile")]
+    pub flow_profile: Vec<FlowProfile>,
+}
+
+/// How flows of entries are followed; a timeout of `None` is the default.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FlowProfile {
+    pub name: String,
+    #[serde(default)]
+    pub timeouts: FlowTimeouts,
+    #[serde(default)]
+    pub tcp: FlowTcp,
+}
+
+/// In seconds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct FlowTimeouts {
+    pub tcp_opening: Option<u32>,
+    pub tcp_established: Option<u32>,
+    pub tcp_half_closed: Option<u32>,
+    pub tcp_closing: Option<u32>,
+    pub tcp_time_wait: Option<u32>,
+    pub tcp_reset: Option<u32>,
+    pub udp_new: Option<u32>,
+    pub udp_replied: Option<u32>,
+    pub icmp: Option<u32>,
+    pub other_new: Option<u32>,
+    pub other_replied: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct FlowTcp {
+    pub loose: bool,
+    pub liberal: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,6 +76,8 @@ pub struct Actions {
     pub logging: String,
     #[serde(default, rename = "stoa-acl:stateful")]
     pub stateful: bool,
+    #[serde(default, rename = "stoa-acl:flow-profile")]
+    pub flow_profile: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -5,12 +5,15 @@ use stoa_engine::{Context, Vector};
 use stoa_tables::flow_table::{Direction, FlowKey, Match};
 
 use super::{Task, Tracking, is_current, seen, tracked};
+use crate::acl::Tracks;
 use crate::acl::keys::Family;
 use crate::acl::node::{ERROR, passes};
 use crate::acl::refusal::{Refusal, refusal_of};
 use crate::drops::Drop;
 use crate::flow::flows::Now;
-use crate::flow::tracker::{FlowTracker, Followed, Opened, SUSPENDED, Seen, Side, about, fits};
+use crate::flow::tracker::{
+    Admission, FlowTracker, Followed, Opened, SUSPENDED, Seen, Side, about, fits,
+};
 
 /// What becomes of a lane.
 enum Settled {
@@ -73,7 +76,7 @@ fn settle<F: Family>(
     task: &Task<'_>,
     cx: &mut Context<'_>,
     (vector, lane): (&Vector, usize),
-    (refusal, rule): (Option<Refusal>, Option<u32>),
+    (refusal, rule): (Option<Refusal>, Option<Tracks>),
     tracking: &Tracking,
 ) -> Settled {
     let otherwise = refusal.map_or(Settled::Pass(0), Settled::Refused);
@@ -113,27 +116,27 @@ fn judged<'a, F: Family>(
 }
 
 /// A stateful rule accepts the packet.
-fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: u32) -> Settled {
-    let verdict = (task.epoch, rule);
+fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks) -> Settled {
+    let admission = rule.admission(task.epoch);
     if judged.flags & flags::TRACKED != 0 {
         // Its flow has counted it at the input, and goes on if only the output keeps it.
         let found = side.find(&judged.key);
         if let Some(id) = found.and_then(|found| own(side, found))
             && !is_current(&side.reader().entry(id), task.epoch)
         {
-            side.judge(id, verdict);
+            side.judge(id, admission, judged.now);
         }
         return Settled::Pass(0);
     }
     if judged.known.is_some() {
-        return join(task, side, judged, (judged.known, rule));
+        return join(task, side, judged, (judged.known, admission));
     }
     // Replies of ICMP, errors and later fragments begin no flow: the rule accepts them as any other one does.
     if judged.is_local || !fits(judged.packet.kind, judged.ports, Direction::Original) {
         return Settled::Pass(0);
     }
-    match side.create(judged.key, &judged.packet, verdict, judged.now) {
-        Opened::Existing(found) => join(task, side, judged, (found, rule)),
+    match side.create(judged.key, &judged.packet, admission, judged.now) {
+        Opened::Existing(found) => join(task, side, judged, (found, admission)),
         opened => settled(opened),
     }
 }
@@ -157,7 +160,7 @@ fn join(
     task: &Task<'_>,
     side: &mut Side,
     judged: &Judged<'_>,
-    (found, rule): (Match, u32),
+    (found, admission): (Match, Admission),
 ) -> Settled {
     let (Some(id), direction) = (found.id(), found.direction()) else { return Settled::Pass(0) };
     if !fits(judged.packet.kind, judged.ports, direction) {
@@ -170,7 +173,7 @@ fn join(
     }
     let is_judged = direction == Direction::Original && !is_current(&flow, task.epoch);
     if is_judged {
-        side.judge(id, (task.epoch, rule));
+        side.judge(id, admission, judged.now);
     }
     match side.follow((id, direction), &judged.packet, (judged.now, true)) {
         // What was judged by the input meets the output, too.
@@ -178,7 +181,7 @@ fn join(
         Followed::Drop(reason) => Settled::Drop(reason),
         Followed::Replace => {
             side.remove(id);
-            settled(side.create(judged.key, &judged.packet, (task.epoch, rule), judged.now))
+            settled(side.create(judged.key, &judged.packet, admission, judged.now))
         }
     }
 }

@@ -10,7 +10,7 @@ use stoa_tables::classifier::{
 use stoa_tables::lpm::Kernel;
 
 use super::{AccessListState, Set};
-use crate::acl::{Classifier, Rule};
+use crate::acl::{Classifier, Rule, Tracks};
 use crate::control::apply::ApplyError;
 use crate::control::desired::{self, Fragments, RuleOfList};
 use crate::control::forwarder_state::ForwarderState;
@@ -118,7 +118,8 @@ impl AccessListState {
         for installed in installed.filter(|it| it.rule.rule.is_of(family)) {
             let rule = &installed.rule.rule;
             all.extend(entries(rule, set.is_ip4));
-            let tracks = rule.is_stateful.then_some(installed.number);
+            let tracks = Tracks { rule: installed.number, profile: installed.profile };
+            let tracks = rule.is_stateful.then_some(tracks);
             let of_workers = Rule { action: rule.action, tracks, hits: installed.hits.clone() };
             rules.resize(all.len(), of_workers);
         }

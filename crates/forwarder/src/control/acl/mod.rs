@@ -7,6 +7,7 @@
 
 mod compile;
 mod listing;
+mod profiles;
 mod room;
 mod stateful;
 
@@ -54,6 +55,8 @@ struct Installed {
     hits: Arc<Hits>,
     /// Which flows have, below 2^24.
     number: u32,
+    /// The number of its flow profile.
+    profile: u8,
 }
 
 /// The access lists in force.
@@ -161,13 +164,13 @@ impl AccessListState {
             let installed = |(name, rule): (&String, &AclRule)| {
                 let same = former.iter().filter_map(|list| list.get(name));
                 let mut same = same.filter(|it| it.rule.rule == rule.rule);
-                let kept = same.next().map(|it| (it.hits.clone(), it.number));
-                let (hits, number) = kept.unwrap_or_else(|| {
+                let kept = same.next().map(|it| (it.hits.clone(), it.number, it.profile));
+                let (hits, number, profile) = kept.unwrap_or_else(|| {
                     *last_rule = (*last_rule + 1) % RULE_NUMBERS;
-                    (Arc::new(Hits::new(workers)), *last_rule)
+                    (Arc::new(Hits::new(workers)), *last_rule, 0)
                 });
                 let key = ((*acl).clone(), name.clone());
-                Installed { key, rule: rule.clone(), hits, number }
+                Installed { key, rule: rule.clone(), hits, number, profile }
             };
             let list = desired.acl_rules_of(acl).into_iter().map(installed).collect();
             self.new_lists.insert((*acl).clone(), list);
@@ -182,6 +185,7 @@ impl ForwarderState {
         let lists: BTreeSet<&String> = touched.acl_rules.keys().map(|(acl, _)| acl).collect();
         let workers = self.worker_count();
         self.capabilities.acl.read_lists(&lists, desired, workers);
+        self.capabilities.acl.number_profiles(&self.shared.flows)?;
         let needed = self.needed_sets(step, &lists);
         if needed.is_empty() {
             return Ok(());

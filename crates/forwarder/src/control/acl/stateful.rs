@@ -13,7 +13,8 @@ use crate::control::forwarder_state::ForwarderState;
 use crate::control::limit_listing::limit;
 use crate::control::listing::octets;
 use crate::flow::flows::{FlowSums, Now};
-use crate::flow::timeouts::{Class, Timeouts};
+use crate::flow::profiles::{profile_of, without_profile};
+use crate::flow::timeouts::Class;
 use crate::flow::tracker::SUSPENDED;
 
 /// Ids of flows that a page looks at: about a millisecond.
@@ -134,7 +135,7 @@ impl ForwarderState {
         if !is_protocol || !is_end {
             return None;
         }
-        let class = Class::ALL.get(usize::from(flow.class())).copied()?;
+        let class = Class::ALL.get(usize::from(without_profile(flow.class()))).copied()?;
         let [sent, replied] = [Direction::Original, Direction::Reply].map(|it| flow.counters(it));
         let vrf = self.vrfs.get(usize::from(key.vrf & SLOT));
         let (acl, rule) = rules.get(&flow.rule()).map(|key| (*key).clone()).unwrap_or_default();
@@ -154,7 +155,7 @@ impl ForwarderState {
             reply_bytes: replied.bytes,
             age_s: since(flow.start()),
             idle_s: since(flow.seen()),
-            timeout_s: Timeouts::default().of(class),
+            timeout_s: self.shared.flows.profiles().get(profile_of(flow.class())).timeouts.of(class),
             acl,
             rule,
             worker: flow.owner().into(),

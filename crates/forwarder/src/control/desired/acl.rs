@@ -7,8 +7,11 @@ use stoa_wire::protocol;
 
 use super::change::{DesiredChange, add_once};
 use super::held::Held;
-use super::{DesiredState, Prefix, ValidationErrors, address, bits, network};
+use super::{
+    DesiredState, Prefix, ValidationErrors, address, bits, flow_profile as profiles, network,
+};
 use crate::acl::Action;
+use crate::flow::profiles::Profile;
 
 /// List and name of a rule.
 pub type AclRuleKey = (String, String);
@@ -75,6 +78,8 @@ pub struct RuleOfList {
     pub action: Action,
     /// Whether a packet that it accepts begins a flow.
     pub is_stateful: bool,
+    /// How its flows are followed; `None`: by the defaults.
+    pub flow_profile: Option<Profile>,
 }
 
 impl RuleOfList {
@@ -106,6 +111,7 @@ impl RuleOfList {
             length: None,
             action,
             is_stateful: false,
+            flow_profile: None,
         }
     }
 }
@@ -223,12 +229,25 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
         length,
         action,
         is_stateful: rule.stateful,
+        flow_profile: flow_profile(rule)?,
     };
     if rule.stateful && action != Action::Accept {
         return fault("is stateful and does not accept", "Use the action accept.");
     }
     check_upper(&rule_of_list)?;
     Ok(AclRule { after: rule.after.clone(), rule: rule_of_list })
+}
+
+/// How the flows of a rule are followed.
+fn flow_profile(rule: &v1::AclRule) -> Result<Option<Profile>, Fault> {
+    let Some(profile) = &rule.flow_profile else { return Ok(None) };
+    if !rule.stateful {
+        return fault("has a flow profile and is not stateful", "Make it stateful.");
+    }
+    match profiles::checked(profile) {
+        None => fault("has a flow profile without a timeout", "Set each timeout."),
+        known => Ok(known),
+    }
 }
 
 /// Checks that packets can have what a rule looks at in the header of the upper layer.

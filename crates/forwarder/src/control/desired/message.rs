@@ -5,7 +5,7 @@ use stoa_wire::ndp::{prefix_flag, router_flag};
 
 use super::{
     AclRule, AclRuleKey, AclSets, Advertisement, Discovery, Family, Fragments, Interface, Prefix,
-    VirtualRouter,
+    VirtualRouter, flow_profile,
 };
 use crate::acl::Action;
 use crate::bfd::session::Config;
@@ -95,6 +95,7 @@ pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1
         length: rule.length.as_ref().map(range),
         action: action.into(),
         stateful: rule.is_stateful,
+        flow_profile: rule.flow_profile.as_ref().map(flow_profile::message),
     }
 }
 

@@ -7,6 +7,7 @@ mod bfd;
 mod change;
 mod check;
 mod cross_connect;
+mod flow_profile;
 mod held;
 mod interface;
 pub(in crate::control) mod message;

@@ -10,6 +10,8 @@ use stoa_tables::lpm::Kernel;
 use super::*;
 use crate::flow::fields::{Kind, Place};
 
+const ADMITTED: Admission = Admission { epoch: 1, rule: 7, profile: 0 };
+
 fn flows(capacity: u32) -> (Arc<Flows>, FlowTracker) {
     // Its only worker is offline: a grace period ends at once.
     let quiescence = Quiescence::new(1);
@@ -106,7 +108,7 @@ proptest! {
                         // A reply begins no flow here.
                         _ if is_reply => {}
                         _ => {
-                            prop_assert_eq!(side.create(key, &packet, (1, 7), now), Opened::New);
+                            prop_assert_eq!(side.create(key, &packet, ADMITTED, now), Opened::New);
                             let bytes = [length.into(), 0];
                             let created = Expected { seen: tick, packets: [1, 0], bytes };
                             model.insert((number, is_ip4), created);
@@ -137,7 +139,7 @@ fn flows_that_nobody_has_answered_give_way_to_new_ones() {
     let side = tracker.of(true);
     for number in 0..200 {
         side.begin();
-        let opened = side.create(key(number, true), &packet(true, true, 100), (1, 7), now);
+        let opened = side.create(key(number, true), &packet(true, true, 100), ADMITTED, now);
         assert_eq!(opened, Opened::New, "{number}");
     }
     let sums = flows.sums(true);
@@ -154,12 +156,14 @@ fn a_suspended_flow_is_admitted_again() {
     let now = Now { tick: flows.now(stoa_engine::clock::tsc()).tick, ms: 0 };
     let side = tracker.of(false);
     let (key, packet) = (key(2, false), packet(true, false, 100));
-    assert_eq!(side.create(key, &packet, (1, 7), now), Opened::New);
+    assert_eq!(side.create(key, &packet, ADMITTED, now), Opened::New);
     let id = side.find(&key).and_then(Match::id).unwrap();
     side.suspend(id);
     assert_ne!(side.reader().entry(id).flags() & SUSPENDED, 0);
-    side.judge(id, (2, 9));
+    let anew = Admission { epoch: 2, rule: 9, profile: 3 };
+    side.judge(id, anew, now);
     let flow = side.reader().entry(id);
+    assert_eq!(profile_of(flow.class()), 3);
     assert_eq!((flow.flags() & SUSPENDED, flow.epoch(), flow.rule()), (0, 2, 9));
     side.remove(id);
     assert_eq!((side.find(&key), flows.live(false)), (None, 0));

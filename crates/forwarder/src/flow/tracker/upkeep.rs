@@ -19,7 +19,7 @@ impl Side {
             return;
         }
         if free + self.owner.pending() < self.reserve as usize
-            && let Some(id) = self.owner.evict_candidate(&self.timeouts)
+            && let Some(id) = self.owner.evict_candidate(&self.profiles.timeouts)
             && self.owner.remove(id).is_ok()
         {
             self.count(|counts| counts.evicted.add(1));
@@ -43,6 +43,7 @@ impl Side {
 
     /// Ends flows that are due or cleared, some of them; whether more are left for another call.
     pub(super) fn maintain(&mut self, now: Now) -> bool {
+        self.follow_profiles();
         let cleared = self.flows.cleared();
         if cleared != self.cleared {
             (self.cleared, self.sweep) = (cleared, Some(0));
@@ -53,7 +54,7 @@ impl Side {
         self.pieces.sweep(now.tick);
         let mut has_more = self.clear_some();
         let counts = self.flows.counts(self.is_ip4, self.worker);
-        has_more |= self.owner.expire(now.tick, &self.timeouts, DUE, |_| {
+        has_more |= self.owner.expire(now.tick, &self.profiles.timeouts, DUE, |_| {
             if let Some(counts) = counts {
                 counts.expired.add(1);
             }
