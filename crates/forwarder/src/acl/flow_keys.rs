@@ -22,8 +22,14 @@ pub trait FlowKeys {
     );
     /// The key of a lane in a VRF.
     fn flow_key(fields: &Fields, lane: usize, vrf: u16) -> FlowKey;
-    /// Whether a lane is for the router itself.
-    fn is_local(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool;
+    /// Whether a lane is from an address of the router, or to one.
+    fn is_of_router(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool;
+}
+
+/// A VRF in keys: the bits of its slot, and the lower ones of how often that was used. 256 VRFs fit.
+#[inline(always)]
+pub(super) const fn flow_vrf(vrf: u32) -> u16 {
+    (vrf >> 4) as u16 & 0xff00 | vrf as u16 & 0xff
 }
 
 /// A key with these addresses.
@@ -58,8 +64,9 @@ impl FlowKeys for Ip4 {
         FlowKey::ip4(flow(fields, lane, ends), vrf)
     }
 
-    fn is_local(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool {
-        shared.is_local4(at, Ipv4Addr::from_bits(fields.destination[0][lane]))
+    fn is_of_router(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool {
+        let ends = [fields.source[0][lane], fields.destination[0][lane]];
+        ends.into_iter().any(|end| shared.is_local4(at, Ipv4Addr::from_bits(end)))
     }
 }
 
@@ -83,7 +90,8 @@ impl FlowKeys for Ip6 {
         FlowKey::ip6(flow(fields, lane, ends), vrf)
     }
 
-    fn is_local(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool {
-        shared.is_local6(at, Ipv6Addr::from_bits(wide(&fields.destination, lane)))
+    fn is_of_router(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool {
+        let ends = [wide(&fields.source, lane), wide(&fields.destination, lane)];
+        ends.into_iter().any(|end| shared.is_local6(at, Ipv6Addr::from_bits(end)))
     }
 }

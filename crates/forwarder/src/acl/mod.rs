@@ -30,7 +30,7 @@ pub const RULES: usize = 4_096;
 /// ports.
 pub const COMPILED: usize = 12_288;
 
-/// In place of the id of a classifier: the interface has none for received packets, but their flows are followed.
+/// In place of the id of a classifier: the interface has none, but flows of its packets are followed.
 pub const TRACK: u32 = u32::MAX;
 
 /// What happens to packets that match a rule.
@@ -110,10 +110,20 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    fn admission(self, epoch: u16) -> Admission {
-        let Self { rule, profile } = self;
-        Admission { epoch, rule, profile }
+    /// Of a flow that a rule of an input or of an output admits.
+    fn admission(self, policy: Policy, is_input: bool) -> Admission {
+        let (Self { rule, profile }, Policy { epoch, has_outputs }) = (self, policy);
+        Admission { epoch, rule, profile, is_confirmed: !(is_input && has_outputs) }
     }
+}
+
+/// What flows of stateful rules are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Changes with each change of rules and of attachments.
+    pub epoch: u16,
+    /// Whether an interface has lists for packets that it sends. Then flows wait for their verdict.
+    pub has_outputs: bool,
 }
 
 /// A rule as workers need it.
@@ -142,20 +152,20 @@ pub struct Classifier {
 #[derive(Clone, Debug, Default)]
 pub struct AccessLists {
     all: Vec<Arc<Classifier>>,
-    epoch: Option<u16>,
+    policy: Option<Policy>,
 }
 
 impl AccessLists {
-    /// Of these classifiers. `epoch` is that of the rules, if some of them are stateful.
-    pub fn of(mut all: Vec<Arc<Classifier>>, epoch: Option<u16>) -> Self {
+    /// Of these classifiers. `policy`: if some of their rules are stateful.
+    pub fn of(mut all: Vec<Arc<Classifier>>, policy: Option<Policy>) -> Self {
         all.sort_by_key(|classifier| classifier.id);
-        Self { all, epoch }
+        Self { all, policy }
     }
 
-    /// The epoch of the rules, which a change raises; `None`: no rule is stateful.
+    /// What flows are compared with; `None`: no rule is stateful.
     #[inline(always)]
-    pub fn epoch(&self) -> Option<u16> {
-        self.epoch
+    pub fn policy(&self) -> Option<Policy> {
+        self.policy
     }
 
     /// The one with this id; `None`: it was removed.

@@ -15,7 +15,7 @@ use super::essential::is_essential;
 use super::keys::{self, Family, Ip4, Ip6};
 use super::refusal::{refusal_of, refused};
 use super::stateful::{Task, Tracking, settle_all};
-use super::{Classifier, TRACK};
+use super::{Classifier, Policy, TRACK};
 use crate::arcs::{self, Arcs, IP4_INPUT, IP4_OUTPUT, IP6_INPUT, IP6_OUTPUT};
 use crate::flow::fields::{self, Kind};
 use crate::shared::Shared;
@@ -101,6 +101,8 @@ impl<F: Family> AclNode<F> {
 impl<F: Family> Node for AclNode<F> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
+        // Before the arguments: no flow gets an epoch that is younger than the rules that have admitted it.
+        let policy = self.shared.acls.read(cx.reader).policy();
         let arc = (self.place.of)(&self.shared.arcs);
         let interfaces = if self.place.is_input { &vector.rx_if } else { &vector.tx_if };
         gather_32(self.hook.arguments(arc), interfaces, lanes, &mut self.ids);
@@ -113,23 +115,11 @@ impl<F: Family> Node for AclNode<F> {
                 *id = if flags & (flags::OWN | flags::ADMITTED) != 0 { 0 } else { *id };
             }
         }
-        let (mut left, mut is_any_refused) = (LaneSet::first_of(lanes), false);
-        let epoch = self.shared.acls.read(cx.reader).epoch();
-        if let Some(epoch) = epoch {
-            is_any_refused = self.track(cx, vector, epoch);
-        }
-        while let Some(first) = left.lowest() {
-            let id = self.ids[first];
-            let same = left.take_equal(&self.ids, id);
-            if ![0, TRACK].contains(&id) {
-                let is_refused = self.decide(cx, vector, (id, epoch), &same);
-                is_any_refused |=
-                    is_refused.unwrap_or_else(|| self.decide_again(cx, vector, same, epoch));
-            }
-        }
-        if epoch.is_some() {
-            self.hand_over(cx, vector);
-        }
+        let all = LaneSet::first_of(lanes);
+        let is_any_refused = match policy {
+            None => self.decide_all(cx, vector, all, None),
+            Some(policy) => self.decide_tracked(cx, vector, all, policy),
+        };
         if is_any_refused { Next::Lanes } else { next }
     }
 
@@ -145,13 +135,34 @@ impl<F: Family> Node for AclNode<F> {
 }
 
 impl<F: Family> AclNode<F> {
-    /// Decides about the lanes of one classifier; whether any of them is refused. With an epoch, stateful rules are in
+    /// Decides about lanes by the classifiers of their interfaces; whether any of them is refused.
+    pub(super) fn decide_all(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        mut left: LaneSet,
+        policy: Option<Policy>,
+    ) -> bool {
+        let mut is_any_refused = false;
+        while let Some(first) = left.lowest() {
+            let id = self.ids[first];
+            let same = left.take_equal(&self.ids, id);
+            if ![0, TRACK].contains(&id) {
+                let is_refused = self.decide(cx, vector, (id, policy), &same);
+                is_any_refused |=
+                    is_refused.unwrap_or_else(|| self.decide_again(cx, vector, same, policy));
+            }
+        }
+        is_any_refused
+    }
+
+    /// Decides about the lanes of one classifier; whether any of them is refused. With a policy, stateful rules are in
     /// force. `None`: a change has just withdrawn the classifier, and nothing is decided.
     fn decide(
         &mut self,
         cx: &mut Context<'_>,
         vector: &mut Vector,
-        (id, epoch): (u32, Option<u16>),
+        (id, policy): (u32, Option<Policy>),
         same: &LaneSet,
     ) -> Option<bool> {
         let (shared, place) = (&self.shared, self.place);
@@ -162,7 +173,7 @@ impl<F: Family> AclNode<F> {
         let mut is_any_malformed = false;
         for (lanes, found) in self.lanes.chunks(LANES).zip(self.found.iter_mut()) {
             is_any_malformed |= keys::load::<F>(&mut self.keys, columns, lanes);
-            if epoch.is_some() {
+            if policy.is_some() {
                 keys::begin::<F>(&mut self.keys, lanes, self.tracking.is_anew());
             }
             F::look_up(&classifier.reader, &self.keys, lanes.len(), found);
@@ -176,8 +187,8 @@ impl<F: Family> AclNode<F> {
             }
         }
         count(classifier, (&self.lanes, found), vector, (self.worker, cx.now));
-        if let Some(epoch) = epoch {
-            let task = Task { shared, reader: cx.reader, classifier, place, epoch };
+        if let Some(policy) = policy {
+            let task = Task { shared, reader: cx.reader, classifier, place, policy };
             let lanes = (vector, &self.lanes[..], &found[..]);
             return Some(settle_all::<F>(&task, cx, lanes, &mut self.tracking));
         }
@@ -202,7 +213,7 @@ impl<F: Family> AclNode<F> {
         cx: &mut Context<'_>,
         vector: &mut Vector,
         mut lanes: LaneSet,
-        epoch: Option<u16>,
+        policy: Option<Policy>,
     ) -> bool {
         let (hook, arc) = (self.hook, (self.place.of)(&self.shared.arcs));
         let interfaces = if self.place.is_input { &vector.rx_if } else { &vector.tx_if };
@@ -216,7 +227,7 @@ impl<F: Family> AclNode<F> {
             if [0, TRACK].contains(&id) {
                 continue;
             }
-            is_any_refused |= self.decide(cx, vector, (id, epoch), &same).unwrap_or_else(|| {
+            is_any_refused |= self.decide(cx, vector, (id, policy), &same).unwrap_or_else(|| {
                 // Withdrawn again in this moment.
                 let reason = refused(self.place.is_input).drop(F::IS_IP4).next();
                 same.iter().for_each(|lane| vector.next[lane] = reason);

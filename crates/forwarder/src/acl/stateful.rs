@@ -18,9 +18,10 @@ use stoa_engine::vector::{Column, Fields, LaneSet, flags};
 use stoa_engine::{Context, VECTOR, Vector};
 use stoa_tables::flow_table::{Direction, FlowEntry, FlowReader, Match};
 
+use super::flow_keys::flow_vrf;
 use super::keys::Family;
 use super::node::{AclNode, Place};
-use super::{Classifier, TRACK};
+use super::{Classifier, Policy, TRACK};
 use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
@@ -38,6 +39,8 @@ pub(super) struct Tracking {
     is_anew: Box<[bool; VECTOR]>,
     /// Lanes whose flow another worker owns, with its number.
     foreign: Vec<(u8, u8)>,
+    /// Lanes with fragments that are not the first ones.
+    later: LaneSet,
     now: Now,
 }
 
@@ -49,6 +52,7 @@ impl Tracking {
             known: Box::new([Match::NONE; VECTOR]),
             is_anew: Box::new([false; VECTOR]),
             foreign: Vec::with_capacity(VECTOR),
+            later: LaneSet::first_of(0),
             now: Now { tick: 0, ms: 0 },
         }
     }
@@ -66,8 +70,7 @@ pub(super) struct Task<'a> {
     pub(super) reader: &'a Reader,
     pub(super) classifier: &'a Classifier,
     pub(super) place: Place,
-    /// The epoch of the rules.
-    pub(super) epoch: u16,
+    pub(super) policy: Policy,
 }
 
 /// Whether a flow was admitted by the rules of now.
@@ -100,10 +103,32 @@ enum Fate {
 }
 
 impl<F: Family> AclNode<F> {
+    /// Decides about lanes by their flows and by rules; whether any of them does not go on along the arc.
+    #[inline(never)]
+    pub(super) fn decide_tracked(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        mut all: LaneSet,
+        policy: Policy,
+    ) -> bool {
+        let mut is_any = self.track(cx, vector, policy);
+        let later = std::mem::replace(&mut self.tracking.later, LaneSet::first_of(0));
+        all.remove_all(&later);
+        is_any |= self.decide_all(cx, vector, all, Some(policy));
+        if !later.is_empty() {
+            // Behind the first fragments of the same vector, and behind the rules that admit these.
+            is_any |= self.follow_pieces(cx, vector, (&later, policy));
+            is_any |= self.decide_all(cx, vector, later, Some(policy));
+        }
+        self.hand_over(cx, vector);
+        is_any
+    }
+
     /// Begins a vector, of which an input node follows the flows: lanes that pass meet no rules. Whether any lane does
     /// not go on along the arc.
     #[inline(never)]
-    pub(super) fn track(&mut self, cx: &mut Context<'_>, vector: &mut Vector, epoch: u16) -> bool {
+    fn track(&mut self, cx: &mut Context<'_>, vector: &mut Vector, policy: Policy) -> bool {
         let (lanes, is_alone) = (vector.len(), cx.workers() == 1);
         self.tracking.now = self.shared.flows.now(cx.now);
         self.tracking.known[..lanes].fill(Match::NONE);
@@ -114,16 +139,17 @@ impl<F: Family> AclNode<F> {
         let side = tracker.of(F::IS_IP4);
         side.begin();
         if !self.place.is_input {
+            self.pass_outputs(side, vector, policy);
             return false;
         }
         fields::of(self.shared.kernel, vector, F::PACKETS);
-        let kinds = self.look_up(side.reader(), vector);
+        self.look_up(side.reader(), vector);
         let mut is_any = false;
         for lane in 0..lanes {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);
             let Some(id) = known.id() else { continue };
             let (flow, of) = ((id, known.direction()), (&*vector, lane));
-            match self.fate((&mut *side, is_alone), of, flow, epoch) {
+            match self.fate((&mut *side, is_alone), of, flow, policy) {
                 Fate::Rules => continue,
                 Fate::Judge => {
                     (self.tracking.known[lane], self.tracking.is_anew[lane]) = (known, true);
@@ -141,44 +167,70 @@ impl<F: Family> AclNode<F> {
             }
             self.ids[lane] = 0;
         }
-        // Behind the first fragments of the same vector.
-        if kinds & Kind::LATER != 0 {
-            is_any |= self.follow_pieces(side, vector);
-        }
         is_any
     }
 
-    /// Looks up the flows of all lanes; returns all bits of their kinds.
-    fn look_up(&mut self, reader: &FlowReader, vector: &Vector) -> u32 {
-        let (lanes, Some(fields)) = (vector.len(), vector.known_fields()) else { return 0 };
+    /// Packets that leave by interfaces without lists have passed the output.
+    fn pass_outputs(&mut self, side: &mut Side, vector: &mut Vector, policy: Policy) {
+        // Most packets are admitted, so that they have no id.
+        let lanes = LaneSet::first_of(vector.len()).take_equal(&self.ids, TRACK);
+        if !lanes.iter().any(|lane| vector.flags[lane] & flags::TRACKED != 0) {
+            return;
+        }
+        fields::of(self.shared.kernel, vector, F::PACKETS);
+        let Some(fields) = vector.known_fields() else { return };
+        for lane in lanes.iter() {
+            let is_tracked = vector.flags[lane] & flags::TRACKED != 0;
+            if !is_tracked || fields.kind[lane] & Kind::LATER != 0 {
+                continue;
+            }
+            let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
+            let found = side.find(&F::flow_key(fields, lane, vrf));
+            if let Some(found) = found.filter(|found| side.owns(*found)) {
+                side.pass_output(found, policy.epoch, self.tracking.now);
+            }
+        }
+    }
+
+    /// Looks up the flows of all lanes, and notes which are fragments without ports.
+    fn look_up(&mut self, reader: &FlowReader, vector: &Vector) {
+        let (lanes, Some(fields)) = (vector.len(), vector.known_fields()) else { return };
+        let Tracking { ports, contexts, known, later, .. } = &mut self.tracking;
         let mut kinds = 0;
-        let Tracking { ports, contexts, known, .. } = &mut self.tracking;
         for lane in 0..lanes {
             let kind = Kind(fields.kind[lane]);
             kinds |= kind.0;
-            let vrf = self.shared.attributes.vrf_of(vector.rx_if[lane]);
+            let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
             ports[lane] = kind.flow_ports(fields.ports[lane]);
-            contexts[lane] = u32::from(kind.protocol()) << 16 | vrf & 0xffff;
+            contexts[lane] = u32::from(kind.protocol()) << 16 | u32::from(vrf);
+        }
+        if kinds & Kind::LATER != 0 {
+            let is_later = |lane: &usize| fields.kind[*lane] & Kind::LATER != 0;
+            (0..lanes).filter(is_later).for_each(|lane| later.insert(lane));
         }
         let keys = (&ports[..lanes], &contexts[..lanes]);
         F::look_up_flows(reader, fields, keys, &mut known[..lanes]);
-        kinds
     }
 
     /// Has later fragments follow the first ones of their packets; whether any does not go on along the arc.
     #[cold]
     #[inline(never)]
-    fn follow_pieces(&mut self, side: &mut Side, vector: &mut Vector) -> bool {
-        let mut is_any = false;
-        for lane in 0..vector.len() {
+    fn follow_pieces(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        (later, policy): (&LaneSet, Policy),
+    ) -> bool {
+        let Some(tracker) = cx.local::<FlowTracker>() else { return false };
+        let (side, mut is_any) = (tracker.of(F::IS_IP4), false);
+        for lane in later.iter() {
             let Some(fields) = vector.known_fields() else { return false };
             let packet = seen(vector, fields, lane);
-            if packet.kind.0 & Kind::LATER == 0 || packet.kind.malformed().is_some() {
+            if packet.kind.malformed().is_some() {
                 continue;
             }
-            let vrf = self.shared.attributes.vrf_of(vector.rx_if[lane]) as u16;
-            self.tracking.known[lane] = Match::NONE;
-            match side.follow_piece(&packet, vrf, self.tracking.now) {
+            let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
+            match side.follow_piece(&packet, vrf, (self.tracking.now, policy.epoch)) {
                 Later::Rules => continue,
                 Later::Follows(is_admitted) => vector.flags[lane] |= tracked(is_admitted),
                 Later::Overlaps => {
@@ -198,7 +250,7 @@ impl<F: Family> AclNode<F> {
         (side, is_alone): (&mut Side, bool),
         (vector, lane): (&Vector, usize),
         (id, direction): (u32, Direction),
-        epoch: u16,
+        policy: Policy,
     ) -> Fate {
         let Some(fields) = vector.known_fields() else { return Fate::Rules };
         let packet = seen(vector, fields, lane);
@@ -209,29 +261,30 @@ impl<F: Family> AclNode<F> {
         if !is_alone && flow.owner() != side.number() {
             return Fate::Foreign(flow.owner());
         }
-        let (is_suspended, is_current) = (flow.flags() & SUSPENDED != 0, is_current(&flow, epoch));
-        if direction == Direction::Reply && is_suspended {
+        let (is_reply, is_current) =
+            (direction == Direction::Reply, is_current(&flow, policy.epoch));
+        if is_reply && !side.admits_replies(id) {
             return Fate::Rules;
         }
         let (now, has_rules) = (self.tracking.now, ![0, TRACK].contains(&self.ids[lane]));
-        if direction == Direction::Reply || is_current {
-            return match side.follow((id, direction), &packet, (now, is_current)) {
-                Followed::Pass { is_admitted } => Fate::Pass(tracked(is_admitted)),
-                Followed::Drop(reason) => Fate::Drop(reason),
-                // A new connection. Without rules here, those of the output decide whether it has a flow.
-                Followed::Replace if has_rules => Fate::Judge,
-                Followed::Replace => Fate::Rules,
-            };
+        if !is_reply && !is_current {
+            if has_rules {
+                return Fate::Judge;
+            }
+            if !policy.has_outputs {
+                // No rule keeps the flow; otherwise the output decides.
+                side.suspend(id);
+            }
         }
-        if has_rules {
-            return Fate::Judge;
-        }
-        // Nothing keeps the flow here; perhaps the output does.
-        side.suspend(id);
-        match side.follow((id, direction), &packet, (now, true)) {
-            Followed::Pass { .. } => Fate::Pass(tracked(false)),
+        match side.follow((id, direction), &packet, (now, policy.epoch)) {
+            Followed::Pass { is_admitted } => Fate::Pass(tracked(is_admitted)),
             Followed::Drop(reason) => Fate::Drop(reason),
-            Followed::Replace => Fate::Rules,
+            // A new connection. Without rules here, those of the output decide whether it has a flow.
+            Followed::Replace if has_rules => Fate::Judge,
+            Followed::Replace => {
+                side.remove(id);
+                Fate::Rules
+            }
         }
     }
 

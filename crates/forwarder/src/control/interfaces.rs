@@ -171,6 +171,28 @@ impl ForwarderState {
         Ok(())
     }
 
+    /// Has packets to an interface meet the output features that it has now: its adjacencies tell whether there are any.
+    pub(super) fn renew_adjacencies(&mut self, index: u32) {
+        let state = self.interface(index).filter(|state| !state.is_reserved());
+        let Some((desired, mtu)) = state.map(|state| (state.desired.clone(), state.mtu)) else {
+            return;
+        };
+        let gleans = match self.gleans((index, &desired), mtu, false) {
+            Ok(gleans) => gleans,
+            Err(full) => {
+                tracing::error!(interface = index, %full, "packets to an interface do not meet its output features");
+                return;
+            }
+        };
+        if let Some(state) = self.interfaces[index as usize].as_mut() {
+            let former = std::mem::replace(&mut state.gleans, gleans);
+            self.fib.replace_adjacency(former.0, gleans.0);
+            self.fib.replace_adjacency(former.1, gleans.1);
+        }
+        self.refresh_neighbors(index);
+        self.refresh_sets(index);
+    }
+
     /// The kind of the adjacency for packets that are routed to the interface without a gateway.
     fn glean_kind(&self, interface: u32) -> AdjacencyKind {
         if self.is_tunnel(interface) { AdjacencyKind::Tunnel } else { AdjacencyKind::Glean }

@@ -96,11 +96,22 @@ impl Kind {
         if self.is_icmp() { ports >> 8 & 0xff_0000 | ports >> 16 & 0xff } else { ports }
     }
 
-    /// The column `ports` of this lane as keys of flows have it ([`stoa_tables::flow_table::Columns4::ports`]): ICMP
-    /// has the identifier of queries as both ports. ICMP messages without one have 0 and belong to no flow.
+    /// The column `ports` of this lane as keys of flows have it ([`stoa_tables::flow_table::Columns4::ports`]). In
+    /// place of ports, an ICMP query has its identifier at the end that asks, and the type of the request at the other
+    /// one: so replies of another kind, and queries of the other end with the same identifier, are of other flows. ICMP
+    /// messages without an identifier have 0 and belong to no flow.
     #[inline(always)]
     pub const fn flow_ports(self, ports: u32) -> u32 {
-        if self.is_icmp() { (ports & 0xffff) * 0x1_0001 } else { ports }
+        if self.is_icmp() { self.query_ports(ports) } else { ports }
+    }
+
+    const fn query_ports(self, ports: u32) -> u32 {
+        let identifier = ports & 0xffff;
+        match icmp_query(self.is_ip6(), (ports >> 24) as u8) {
+            Some((request, false)) => identifier << 16 | request as u32,
+            Some((request, true)) => (request as u32) << 16 | identifier,
+            None => 0,
+        }
     }
 
     /// Whether it is ICMP over IPv4 or ICMPv6 over IPv6: the column `ports` has type, code and identifier.
@@ -119,6 +130,17 @@ impl Kind {
             3 => Some(Malformed::DataOffset),
             _ => Some(Malformed::Extensions),
         }
+    }
+}
+
+/// The type of the request of an ICMP query with an identifier, and whether this message is the reply (RFC 5508 section
+/// 3). `None`: it is no such message.
+pub const fn icmp_query(is_ip6: bool, message: u8) -> Option<(u8, bool)> {
+    match (is_ip6, message) {
+        (false, 8 | 13 | 15 | 17 | 42) | (true, 128 | 160) => Some((message, false)),
+        (false, 0) => Some((8, true)),
+        (false, 14 | 16 | 18 | 43) | (true, 129 | 161) => Some((message - 1, true)),
+        _ => None,
     }
 }
 

@@ -98,12 +98,12 @@ enum State<V> {
     Known(V),
     Poisoned,
     /// All of the packet has passed. Such an entry does not count for its source.
-    Complete,
+    Complete(V),
 }
 
 impl<V> State<V> {
     const fn is_counted(&self) -> bool {
-        !matches!(self, Self::Free | Self::Complete)
+        !matches!(self, Self::Free | Self::Complete(_))
     }
 }
 
@@ -203,7 +203,18 @@ impl<V: Copy> Fragments<V> {
                 Fate::Wait { entry: at as u32, is_new }
             }
             // `enter` has refused them.
-            State::Free | State::Poisoned | State::Complete => Fate::Drop(Refusal::Overlap),
+            State::Free | State::Poisoned | State::Complete(_) => Fate::Drop(Refusal::Overlap),
+        }
+    }
+
+    /// What was decided about the first fragment of a packet, if that has passed.
+    pub fn known(&self, key: &Key, now: u64) -> Option<V> {
+        let at = self.find(self.start_of(self.hash(key).1), key)?;
+        match self.entries[at].state {
+            State::Known(value) | State::Complete(value) if !self.is_expired(at, now) => {
+                Some(value)
+            }
+            _ => None,
         }
     }
 
@@ -238,10 +249,23 @@ impl<V: Copy> Fragments<V> {
     fn is_expired(&self, at: usize, now: u64) -> bool {
         let entry = &self.entries[at];
         let time = match entry.state {
-            State::Complete => self.lifetime.div_ceil(COMPLETE_PART),
+            State::Complete(_) => self.lifetime.div_ceil(COMPLETE_PART),
             _ => self.lifetime,
         };
         now.saturating_sub(entry.born) >= time
+    }
+
+    /// The first entry that a key with this hash may have.
+    fn start_of(&self, hash: u64) -> usize {
+        hash as usize % (self.entries.len() / WAYS) * WAYS
+    }
+
+    /// The entry of a key among those from `start` on.
+    fn find(&self, start: usize, key: &Key) -> Option<usize> {
+        (start..start + WAYS).find(|at| {
+            let entry = &self.entries[*at];
+            entry.key == *key && !matches!(entry.state, State::Free)
+        })
     }
 
     /// Finds or makes the entry of a fragment and notes its range; the entry, and whether it is new.
@@ -250,11 +274,8 @@ impl<V: Copy> Fragments<V> {
             return Err(Refusal::BadRange);
         }
         let (source, hash) = self.hash(key);
-        let start = hash as usize % (self.entries.len() / WAYS) * WAYS;
-        let found = (start..start + WAYS).find(|at| {
-            let entry = &self.entries[*at];
-            entry.key == *key && !matches!(entry.state, State::Free)
-        });
+        let start = self.start_of(hash);
+        let found = self.find(start, key);
         if let Some(at) = found.filter(|at| !self.is_expired(*at, now)) {
             let waits = matches!(self.entries[at].state, State::Waiting(WAITING_MAX..));
             if waits && piece.start != 0 {
@@ -282,7 +303,7 @@ impl<V: Copy> Fragments<V> {
     fn place(&self, start: usize, now: u64) -> usize {
         let rank = |at: usize| match self.entries[at].state {
             State::Free => 0,
-            State::Complete => 1,
+            State::Complete(_) => 1,
             _ if self.is_expired(at, now) => 1,
             State::Waiting(_) => 2,
             State::Poisoned | State::Known(_) => 3,
@@ -303,9 +324,12 @@ impl<V: Copy> Fragments<V> {
     /// Notes if all of the packet has passed.
     fn complete(&mut self, at: usize, now: u64) {
         let entry = &self.entries[at];
-        if entry.count == 1 && entry.end != 0 && entry.ranges[0] == (0, entry.end) {
+        let is_whole = entry.count == 1 && entry.end != 0 && entry.ranges[0] == (0, entry.end);
+        if let State::Known(value) = entry.state
+            && is_whole
+        {
             self.free(at);
-            (self.entries[at].state, self.entries[at].born) = (State::Complete, now);
+            (self.entries[at].state, self.entries[at].born) = (State::Complete(value), now);
         }
     }
 }
@@ -314,7 +338,7 @@ impl<V> Entry<V> {
     /// Notes what a fragment covers.
     fn note(&mut self, piece: Piece) -> Result<(), Refusal> {
         let Piece { start, end, is_last } = piece;
-        if matches!(self.state, State::Poisoned | State::Complete) {
+        if matches!(self.state, State::Poisoned | State::Complete(_)) {
             return Err(Refusal::Overlap);
         }
         let used = usize::from(self.count);

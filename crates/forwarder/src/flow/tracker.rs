@@ -1,19 +1,20 @@
 //! The flows of one worker: follows and creates them by packets, and ends them. No packet waits for another worker.
 //!
-//! A flow that nobody has answered yet admits nothing but replies: its packets in the original direction meet output
-//! lists each. So a flow whose first packet does not leave the router opens no way for others.
+//! A flow admits replies and passes output lists only once one of its packets has passed them ([`verdict`]). So a flow
+//! whose first packet does not leave the router opens no way for others.
 
 mod pieces;
 mod seen;
+mod step;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod verdict;
 
 use std::sync::Arc;
 
 use stoa_tables::flow_table::{
-    ASSURED, Created, FlowError, FlowKey, FlowOwner, FlowReader, Match, NewFlow, OwnedFlow,
-    TCP_WORDS,
+    ASSURED, Created, FlowError, FlowKey, FlowOwner, FlowReader, Match, NewFlow, TCP_WORDS,
 };
 use stoa_wire::protocol;
 
@@ -21,35 +22,21 @@ use super::exchange::Exchange;
 use super::fields::Kind;
 use super::flows::{FlowCounts, Flows, Now};
 use super::profiles::{Copied, profile_of, with_profile, without_profile};
-use super::tcp::{Direction, Options, Tcp, Verdict};
+use super::tcp::Direction;
 use super::timeouts::Class;
 use crate::drops::Drop;
 pub use pieces::Later;
-use pieces::Pieces;
+use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
-
-/// The flag of a flow that the other side has answered.
-pub const REPLIED: u8 = 1;
-/// The flag of a flow that the policy of now does not admit: its packets meet rules in both directions.
-pub const SUSPENDED: u8 = 2;
-
-/// The rule that admits a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admission {
-    /// The epoch of the rules.
-    pub epoch: u16,
-    /// The number of the rule, below 2^24.
-    pub rule: u32,
-    /// The profile that the rule gives its flows, below [`PROFILES`](super::profiles::PROFILES).
-    pub profile: u8,
-}
+pub use verdict::{Admission, SUSPENDED};
+use verdict::{admits_replies, is_settled};
 
 /// What became of a packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
     /// It passes input lists, and output lists too if it is admitted.
     Pass {
-        /// The flow has replies, or this is one.
+        /// The flow has passed output lists, as far as they concern this direction.
         is_admitted: bool,
     },
     /// It cannot belong to the connection.
@@ -181,31 +168,42 @@ impl Side {
         found.id().filter(|id| self.reader.entry(*id).is_live()).map(|_| found)
     }
 
+    /// Whether this worker follows a flow.
+    #[inline(always)]
+    pub fn owns(&self, found: Match) -> bool {
+        found.id().is_some_and(|id| self.reader.entry(id).owner() == self.number())
+    }
+
     fn count(&self, of: impl FnOnce(&FlowCounts)) {
         if let Some(counts) = self.flows.counts(self.is_ip4, self.worker) {
             of(counts);
         }
     }
 
-    /// A further packet of an own flow. A reply keeps the flow alive only if `may_refresh`.
+    /// A further packet of an own flow. It keeps the flow alive if the rules of `epoch` have admitted that for good.
     #[inline]
     pub fn follow(
         &mut self,
         (id, direction): (u32, Direction),
         packet: &Seen<'_>,
-        (now, may_refresh): (Now, bool),
+        (now, epoch): (Now, u16),
     ) -> Followed {
         let flow = self.owner.entry(id);
         let (flags, class) = (flow.flags(), flow.class());
-        let is_admitted = direction == Direction::Reply || flags & REPLIED != 0;
+        let is_settled = is_settled(flags) && flow.epoch() == epoch;
+        let is_admitted = match direction {
+            Direction::Original => is_settled,
+            Direction::Reply => admits_replies(flags),
+        };
         if packet.kind.0 & Kind::FIRST != 0 {
-            let vrf = flow.key().vrf;
-            if self.pieces.first((packet, vrf), is_admitted, now.tick) {
+            let (vrf, passed) = (flow.key().vrf, Passed { id, start: flow.start(), direction });
+            if self.pieces.first((packet, vrf), passed, now.tick) {
                 return Followed::Drop(Drop::FragmentOverlap);
             }
         }
         let (next, is_fresh) = if packet.kind.protocol() == protocol::TCP {
-            match step(&flow, direction, packet, (self.profiles.options(class), now)) {
+            let options = self.profiles.options(class);
+            match step::follow(&flow, direction, packet, (options, now)) {
                 Ok(stepped) => stepped,
                 Err(refused) => return refused,
             }
@@ -219,13 +217,8 @@ impl Side {
             (Some(next.class()), true)
         };
         flow.count(direction, 1, packet.place.length().into());
-        if is_fresh && (may_refresh || direction == Direction::Original) {
+        if is_fresh && is_settled {
             flow.refresh(now.tick);
-        }
-        let is_first_reply = direction == Direction::Reply && flags & REPLIED == 0;
-        if is_first_reply {
-            // It is own and live.
-            let _ = self.owner.set_flags(id, flags | REPLIED);
         }
         if let Some(next) = next.filter(|next| *next as u8 != without_profile(class)) {
             self.set_class(id, (class, next), now);
@@ -233,10 +226,37 @@ impl Side {
         Followed::Pass { is_admitted }
     }
 
-    /// A fragment that is not the first one.
+    /// A fragment that is not the first one comes in.
     #[cold]
-    pub fn follow_piece(&mut self, packet: &Seen<'_>, vrf: u16, now: Now) -> Later {
-        self.pieces.later((packet, vrf), now.tick)
+    pub fn follow_piece(&mut self, packet: &Seen<'_>, vrf: u16, (now, epoch): (Now, u16)) -> Later {
+        match self.pieces.later((packet, vrf), now.tick) {
+            pieces::Known::Nothing => Later::Rules,
+            pieces::Known::Overlaps => Later::Overlaps,
+            pieces::Known::Flow(passed) => match self.admits(passed, epoch) {
+                None => Later::Rules,
+                Some(is_admitted) => Later::Follows(is_admitted),
+            },
+        }
+    }
+
+    /// Whether a fragment that is not the first one, and that has come in, passes output lists.
+    #[cold]
+    pub fn is_piece_admitted(&self, packet: &Seen<'_>, vrf: u16, (now, epoch): (Now, u16)) -> bool {
+        let passed = self.pieces.known((packet, vrf), now.tick);
+        passed.and_then(|passed| self.admits(passed, epoch)).unwrap_or(false)
+    }
+
+    /// Whether the flow of a first fragment has admitted this direction by now; `None`: it is over, or admits nothing.
+    fn admits(&self, passed: Passed, epoch: u16) -> Option<bool> {
+        let flow = self.reader.entry(passed.id);
+        let is_same = flow.is_live() && flow.start() == passed.start;
+        if !is_same || flow.owner() != self.number() {
+            return None;
+        }
+        match passed.direction {
+            Direction::Original => Some(is_settled(flow.flags()) && flow.epoch() == epoch),
+            Direction::Reply => admits_replies(flow.flags()).then_some(true),
+        }
     }
 
     /// The flow has another class now.
@@ -253,67 +273,6 @@ impl Side {
         };
     }
 
-    /// The first packet of a flow.
-    pub fn create(
-        &mut self,
-        key: FlowKey,
-        packet: &Seen<'_>,
-        admission: Admission,
-        now: Now,
-    ) -> Opened {
-        let Admission { epoch, rule, profile } = admission;
-        let mut new = NewFlow { epoch, rule, ..NewFlow::new(key, None) };
-        if packet.kind.protocol() == protocol::TCP {
-            // A segment with a wrong checksum, or a part of one, says nothing.
-            let Some(segment) = packet.segment() else { return Opened::Untracked };
-            let options = self.profiles.options(with_profile(Class::TcpOpening, profile));
-            match Tcp::open(&segment, options) {
-                Ok(state) => {
-                    new.tcp = state.words();
-                    new.class = with_profile(state.class(), profile);
-                }
-                Err(refusal) => return Opened::Drop(refusal.into()),
-            }
-        } else {
-            let state = Exchange::open(packet.kind.protocol());
-            new.tcp = exchange_words(state);
-            new.class = with_profile(state.class(), profile);
-        }
-        self.make_room();
-        let look = now.tick.wrapping_add(self.profiles.timeouts[usize::from(new.class)]);
-        match self.owner.create(&new, now.tick, look) {
-            Ok(Created::New(id)) => {
-                let flow = self.owner.entry(id);
-                flow.count(Direction::Original, 1, packet.place.length().into());
-                self.count(|counts| counts.created.add(1));
-                self.has_created = true;
-                if packet.kind.0 & Kind::FIRST != 0 {
-                    self.pieces.first((packet, key.vrf), false, now.tick);
-                }
-                Opened::New
-            }
-            Ok(Created::Existing(found)) => Opened::Existing(found),
-            Err(FlowError::Contended) => Opened::Drop(Drop::FlowContended),
-            Err(_) => {
-                self.count(|counts| counts.refused.add(1));
-                Opened::Drop(Drop::FlowTableFull)
-            }
-        }
-    }
-
-    /// An own flow was admitted anew.
-    pub fn judge(&mut self, id: u32, admission: Admission, now: Now) {
-        let Admission { epoch, rule, profile } = admission;
-        let (flags, class) = (self.owner.entry(id).flags(), self.owner.entry(id).class());
-        // Both refuse only flows that are not own or not live.
-        let _ = self.owner.set_flags(id, flags & !SUSPENDED);
-        let _ = self.owner.judge(id, epoch, rule);
-        let state = Class::ALL.get(usize::from(without_profile(class)));
-        if let Some(state) = state.filter(|_| profile_of(class) != profile) {
-            self.set_timeout(id, (class, with_profile(*state, profile)), now);
-        }
-    }
-
     /// The class of a flow, with its profile, is another one now. Returns when it would end.
     fn set_timeout(&mut self, id: u32, (before, class): (u8, u8), now: Now) -> u32 {
         let timeout = self.profiles.timeouts[usize::from(class)];
@@ -327,17 +286,58 @@ impl Side {
         look
     }
 
-    /// The rules of now accept an own flow without keeping it.
-    pub fn suspend(&mut self, id: u32) {
-        let flags = self.owner.entry(id).flags();
-        let _ = self.owner.set_flags(id, flags | SUSPENDED);
+    /// The first packet of a flow.
+    pub fn create(
+        &mut self,
+        key: FlowKey,
+        packet: &Seen<'_>,
+        admission: Admission,
+        now: Now,
+    ) -> Opened {
+        let Admission { epoch, rule, profile, .. } = admission;
+        let flags = admission.flags(0);
+        let mut new = NewFlow { epoch, rule, flags, ..NewFlow::new(key, None) };
+        if packet.kind.protocol() == protocol::TCP {
+            let options = self.profiles.options(with_profile(Class::TcpOpening, profile));
+            match step::open(packet, options) {
+                Ok(Some(state)) => {
+                    new.tcp = state.words();
+                    new.class = with_profile(state.class(), profile);
+                }
+                Ok(None) => return Opened::Untracked,
+                Err(refusal) => return Opened::Drop(refusal),
+            }
+        } else {
+            let state = Exchange::open(packet.kind.protocol());
+            new.tcp = exchange_words(state);
+            new.class = with_profile(state.class(), profile);
+        }
+        self.make_room();
+        let look = now.tick.wrapping_add(self.profiles.timeouts[usize::from(new.class)]);
+        match self.owner.create(&new, now.tick, look) {
+            Ok(Created::New(id)) => self.begin_flow(id, packet, now),
+            Ok(Created::Existing(found)) => Opened::Existing(found),
+            Err(FlowError::Contended) => Opened::Drop(Drop::FlowContended),
+            Err(_) => {
+                self.count(|counts| counts.refused.add(1));
+                Opened::Drop(Drop::FlowTableFull)
+            }
+        }
     }
 
-    /// Removes an own flow. One whose bucket another worker holds stays until it expires, and is suspended.
-    pub fn remove(&mut self, id: u32) {
-        if self.owner.remove(id).is_err() {
-            self.suspend(id);
+    fn begin_flow(&mut self, id: u32, packet: &Seen<'_>, now: Now) -> Opened {
+        let flow = self.owner.entry(id);
+        let (vrf, start) = (flow.key().vrf, flow.start());
+        flow.count(Direction::Original, 1, packet.place.length().into());
+        self.count(|counts| counts.created.add(1));
+        self.has_created = true;
+        let passed = Passed { id, start, direction: Direction::Original };
+        let is_first = packet.kind.0 & Kind::FIRST != 0;
+        if is_first && self.pieces.first((packet, vrf), passed, now.tick) {
+            self.remove(id);
+            return Opened::Drop(Drop::FragmentOverlap);
         }
+        Opened::New
     }
 }
 
@@ -347,27 +347,4 @@ fn exchange_words(state: Exchange) -> [u32; TCP_WORDS] {
     let mut words = [0; TCP_WORDS];
     words[0] = byte.into();
     words
-}
-
-/// The next state of a connection: its class if it may have changed, and whether the segment keeps the flow alive.
-#[inline]
-fn step(
-    flow: &OwnedFlow<'_>,
-    direction: Direction,
-    packet: &Seen<'_>,
-    (options, now): (Options, Now),
-) -> Result<(Option<Class>, bool), Followed> {
-    let Some(segment) = packet.segment() else { return Ok((None, false)) };
-    let words = flow.tcp();
-    let step = Tcp::from_words(words).step(direction, &segment, options, now.ms);
-    match step.verdict {
-        Verdict::Drop(refusal) => return Err(Followed::Drop(refusal.into())),
-        Verdict::Replace => return Err(Followed::Replace),
-        Verdict::Accept | Verdict::Challenge => {}
-    }
-    let next = step.state.words();
-    if next != words {
-        flow.set_tcp(next);
-    }
-    Ok((Some(step.state.class()), step.verdict == Verdict::Accept))
 }

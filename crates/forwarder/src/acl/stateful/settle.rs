@@ -6,14 +6,14 @@ use stoa_tables::flow_table::{Direction, FlowKey, Match};
 
 use super::{Task, Tracking, is_current, seen, tracked};
 use crate::acl::Tracks;
+use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
-use crate::acl::node::{ERROR, passes};
+use crate::acl::node::{ERROR, hop_limit, passes};
 use crate::acl::refusal::{Refusal, refusal_of};
 use crate::drops::Drop;
+use crate::flow::fields::Kind;
 use crate::flow::flows::Now;
-use crate::flow::tracker::{
-    Admission, FlowTracker, Followed, Opened, SUSPENDED, Seen, Side, about, fits,
-};
+use crate::flow::tracker::{Admission, FlowTracker, Followed, Opened, Seen, Side, about, fits};
 
 /// What becomes of a lane.
 enum Settled {
@@ -36,8 +36,8 @@ struct Judged<'a> {
     known: Match,
     flags: u16,
     now: Now,
-    /// It is for the router itself, whose replies no list sees.
-    is_local: bool,
+    /// It is for the router itself, whose replies no list sees; or it has an address of the router, or goes no further.
+    begins_none: bool,
 }
 
 /// Decides about lanes by the rule that each of them meets; whether any does not go on along the arc.
@@ -53,9 +53,10 @@ pub(in crate::acl) fn settle_all<F: Family>(
         let lane = usize::from(*lane);
         let refusal = refusal_of(task.classifier, *found, || passes::<F>(vector, lane));
         let rule = task.classifier.rules.get(*found as usize).and_then(|rule| rule.tracks);
+        let has_flow = tracking.known[lane].is_some() || vector.flags[lane] & flags::TRACKED != 0;
         let settled = match (refusal, rule) {
             // Most packets without a flow, or refused by the check of their headers.
-            (None, None) if !tracking.known[lane].is_some() => Settled::Pass(0),
+            (None, None) if !has_flow => Settled::Pass(0),
             _ => settle::<F>(task, cx, (&*vector, lane), (refusal, rule), tracking),
         };
         is_any |= !matches!(settled, Settled::Pass(_));
@@ -80,6 +81,7 @@ fn settle<F: Family>(
     tracking: &Tracking,
 ) -> Settled {
     let otherwise = refusal.map_or(Settled::Pass(0), Settled::Refused);
+    let is_alone = cx.workers() == 1;
     let (Some(fields), Some(tracker)) = (vector.known_fields(), cx.local::<FlowTracker>()) else {
         return otherwise;
     };
@@ -88,8 +90,15 @@ fn settle<F: Family>(
         return otherwise;
     }
     let side = tracker.of(F::IS_IP4);
+    if judged.packet.kind.0 & Kind::LATER != 0 {
+        // It has no ports: the rules that have admitted its first one cannot match it.
+        let (vrf, now) = (judged.key.vrf, (judged.now, task.policy.epoch));
+        let is_admitted =
+            judged.flags & flags::TRACKED != 0 && side.is_piece_admitted(&judged.packet, vrf, now);
+        return if is_admitted { Settled::Pass(0) } else { otherwise };
+    }
     match (refusal, rule) {
-        (Some(refusal), _) => refused(task, side, &judged, refusal),
+        (Some(refusal), _) => refused(task, (side, is_alone), &judged, refusal),
         (None, Some(rule)) => admitted(task, side, &judged, rule),
         (None, None) => accepted(task, side, &judged),
     }
@@ -101,30 +110,35 @@ fn judged<'a, F: Family>(
     (tracking, is_stateful): (&Tracking, bool),
 ) -> Judged<'a> {
     let vrf = task.shared.attributes.vrf_of(vector.rx_if[lane]);
+    let is_input = task.place.is_input;
     Judged {
         packet: seen(vector, fields, lane),
-        key: F::flow_key(fields, lane, vrf as u16),
+        key: F::flow_key(fields, lane, flow_vrf(vrf)),
         ports: fields.ports[lane],
         known: tracking.known[lane],
         flags: vector.flags[lane],
         now: tracking.now,
         // An output node sees packets that are forwarded.
-        is_local: is_stateful
-            && task.place.is_input
-            && F::is_local(task.shared, (vrf, task.reader), fields, lane),
+        begins_none: is_stateful
+            && is_input
+            && (hop_limit::<F>(vector, lane) <= 1
+                || F::is_of_router(task.shared, (vrf, task.reader), fields, lane)),
     }
 }
 
 /// A stateful rule accepts the packet.
 fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks) -> Settled {
-    let admission = rule.admission(task.epoch);
+    let admission = rule.admission(task.policy, task.place.is_input);
     if judged.flags & flags::TRACKED != 0 {
         // Its flow has counted it at the input, and goes on if only the output keeps it.
-        let found = side.find(&judged.key);
-        if let Some(id) = found.and_then(|found| own(side, found))
-            && !is_current(&side.reader().entry(id), task.epoch)
-        {
-            side.judge(id, admission, judged.now);
+        let found = side.find(&judged.key).filter(|found| side.owns(*found));
+        if let Some((found, id)) = found.and_then(|found| Some((found, found.id()?))) {
+            let is_current = is_current(&side.reader().entry(id), task.policy.epoch);
+            if !is_current && found.direction() == Direction::Original {
+                side.judge(id, admission, judged.now);
+            } else {
+                side.pass_output(found, task.policy.epoch, judged.now);
+            }
         }
         return Settled::Pass(0);
     }
@@ -132,7 +146,7 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
         return join(task, side, judged, (judged.known, admission));
     }
     // Replies of ICMP, errors and later fragments begin no flow: the rule accepts them as any other one does.
-    if judged.is_local || !fits(judged.packet.kind, judged.ports, Direction::Original) {
+    if judged.begins_none || !fits(judged.packet.kind, judged.ports, Direction::Original) {
         return Settled::Pass(0);
     }
     match side.create(judged.key, &judged.packet, admission, judged.now) {
@@ -152,7 +166,7 @@ fn settled(opened: Opened) -> Settled {
 
 /// The id of a flow, if this worker owns it.
 fn own(side: &Side, found: Match) -> Option<u32> {
-    found.id().filter(|id| side.reader().entry(*id).owner() == side.number())
+    found.id().filter(|_| side.owns(found))
 }
 
 /// A packet that a stateful rule accepts, and that has a flow already.
@@ -171,13 +185,11 @@ fn join(
         let owner = flow.owner();
         return if task.place.is_input { Settled::Foreign(owner) } else { Settled::Pass(0) };
     }
-    let is_judged = direction == Direction::Original && !is_current(&flow, task.epoch);
-    if is_judged {
+    if direction == Direction::Original && !is_current(&flow, task.policy.epoch) {
         side.judge(id, admission, judged.now);
     }
-    match side.follow((id, direction), &judged.packet, (judged.now, true)) {
-        // What was judged by the input meets the output, too.
-        Followed::Pass { is_admitted } => Settled::Pass(tracked(is_admitted && !is_judged)),
+    match side.follow((id, direction), &judged.packet, (judged.now, task.policy.epoch)) {
+        Followed::Pass { is_admitted } => Settled::Pass(tracked(is_admitted)),
         Followed::Drop(reason) => Settled::Drop(reason),
         Followed::Replace => {
             side.remove(id);
@@ -188,48 +200,77 @@ fn join(
 
 /// A rule that is not stateful accepts a packet whose flow it judges anew.
 fn accepted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>) -> Settled {
-    let Some(id) = own(side, judged.known) else { return Settled::Pass(0) };
-    if is_current(&side.reader().entry(id), task.epoch) {
-        // A new connection in place of the one of the flow: none that is kept here.
+    let epoch = task.policy.epoch;
+    if !task.place.is_input {
+        if let Some(found) = side.find(&judged.key).filter(|found| side.owns(*found)) {
+            side.pass_output(found, epoch, judged.now);
+        }
         return Settled::Pass(0);
     }
-    side.suspend(id);
-    match side.follow((id, judged.known.direction()), &judged.packet, (judged.now, true)) {
+    let Some(id) = own(side, judged.known) else { return Settled::Pass(0) };
+    if is_current(&side.reader().entry(id), epoch) {
+        // A new connection in place of the one of the flow: none that is kept here.
+        side.remove(id);
+        return Settled::Pass(0);
+    }
+    if !task.policy.has_outputs {
+        side.suspend(id);
+    }
+    match side.follow((id, judged.known.direction()), &judged.packet, (judged.now, epoch)) {
         Followed::Pass { .. } => Settled::Pass(tracked(false)),
         Followed::Drop(reason) => Settled::Drop(reason),
-        Followed::Replace => Settled::Pass(0),
+        Followed::Replace => {
+            side.remove(id);
+            Settled::Pass(0)
+        }
     }
 }
 
 /// The rules refuse the packet.
 #[cold]
 #[inline(never)]
-fn refused(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, refusal: Refusal) -> Settled {
+fn refused(
+    task: &Task<'_>,
+    (side, is_alone): (&mut Side, bool),
+    judged: &Judged<'_>,
+    refusal: Refusal,
+) -> Settled {
+    let epoch = task.policy.epoch;
     if judged.known.is_some() || judged.flags & flags::TRACKED != 0 {
         let found =
             if judged.known.is_some() { Some(judged.known) } else { side.find(&judged.key) };
         if let Some(id) = found.and_then(|found| own(side, found)) {
             // One that a SYN wanted to replace goes on.
-            let stays = judged.known.is_some() && is_current(&side.reader().entry(id), task.epoch);
-            if !stays {
-                side.remove(id);
+            let stays = judged.known.is_some() && is_current(&side.reader().entry(id), epoch);
+            if stays {
+                return Settled::Refused(refusal);
             }
+            // Whoever does not know the numbers of a connection does not end it.
+            let direction = judged.known.direction();
+            if judged.known.is_some()
+                && let Some(Followed::Drop(reason)) =
+                    side.objection((id, direction), &judged.packet, judged.now)
+            {
+                return Settled::Drop(reason);
+            }
+            side.remove(id);
         }
         return Settled::Refused(refusal);
     }
-    // Its flow may be younger than its look-up.
-    let is_young = !task.place.is_input || side.has_created();
+    // Its flow may be younger than its look-up, or another worker has moved its key meanwhile.
+    let is_young = side.has_created() || !is_alone;
     if let Some(found) = is_young.then(|| side.find(&judged.key)).flatten()
         && fits(judged.packet.kind, judged.ports, found.direction())
         && let Some(id) = found.id()
-        && is_current(&side.reader().entry(id), task.epoch)
+        && is_current(&side.reader().entry(id), epoch)
+        && (found.direction() == Direction::Original || side.admits_replies(id))
     {
         let owner = side.reader().entry(id).owner();
         if owner != side.number() {
             let is_input = task.place.is_input;
             return if is_input { Settled::Foreign(owner) } else { Settled::Refused(refusal) };
         }
-        match side.follow((id, found.direction()), &judged.packet, (judged.now, true)) {
+        match side.follow((id, found.direction()), &judged.packet, (judged.now, epoch)) {
             Followed::Pass { is_admitted } if is_admitted || task.place.is_input => {
                 return Settled::Pass(tracked(is_admitted));
             }
@@ -238,10 +279,9 @@ fn refused(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, refusal: Refus
         }
     }
     let vrf = judged.key.vrf;
-    let related = about(&judged.packet, judged.ports, vrf).and_then(|key| side.find(&key));
-    let is_related = related.and_then(Match::id).is_some_and(|id| {
-        // It changes nothing, so that any worker may ask.
-        side.reader().entry(id).flags() & SUSPENDED == 0
+    // It changes nothing, so that any worker may ask.
+    let is_related = about(&judged.packet, judged.ports, vrf).is_some_and(|about| {
+        side.find(&about.key).is_some_and(|found| side.is_about(found, about.sequence))
     });
     if is_related { Settled::Pass(flags::ADMITTED) } else { Settled::Refused(refusal) }
 }

@@ -22,7 +22,7 @@ use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
 use super::desired::{self, AclRule, AclRuleKey, AclSets, DesiredState};
 use super::forwarder_state::ForwarderState;
-use crate::acl::{AccessLists, Classifier, Hits, TRACK};
+use crate::acl::{AccessLists, Classifier, Hits, Policy, TRACK};
 
 /// Lists in their order, and whether for IPv4.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +87,9 @@ pub(super) struct AccessListState {
     /// The epoch of the rules in force, and whether some of them are stateful.
     epoch: u16,
     is_stateful: bool,
+    /// Interfaces with lists for packets that they send, and whether some have: then all of them confirm flows.
+    outputs: BTreeSet<u32>,
+    has_outputs: bool,
 }
 
 impl Capability for AccessListState {
@@ -104,6 +107,7 @@ impl Capability for AccessListState {
         remove_interface: |state, index| {
             let acls = &mut state.capabilities.acl;
             acls.is_stale |= acls.attached.remove(&index).is_some();
+            acls.outputs.remove(&index);
         },
         limits: ForwarderState::add_flow_limits,
         entries: ForwarderState::add_acl_entries,
@@ -148,7 +152,8 @@ impl AccessListState {
     fn published(&self) -> AccessLists {
         let all = self.sets.values().chain(self.new_sets.values()).chain(&self.withdrawn);
         let is_stateful = all.clone().any(|it| stateful::is_stateful(it));
-        AccessLists::of(all.cloned().collect(), is_stateful.then_some(self.epoch))
+        let policy = Policy { epoch: self.epoch, has_outputs: !self.outputs.is_empty() };
+        AccessLists::of(all.cloned().collect(), is_stateful.then_some(policy))
     }
 
     /// Reads the lists that a change touches in their new order. A rule that stays as it is keeps its counters,
@@ -249,7 +254,8 @@ impl ForwarderState {
         acls.sets.extend(new.drain());
         if acls.sets.values().any(|it| stateful::is_stateful(it)) {
             // Before lists apply: the tracker sees both directions of each flow.
-            self.follow_flows(true);
+            let has_outputs = self.capabilities.acl.has_outputs;
+            self.follow_flows(true, has_outputs);
         }
         for index in changed {
             let Some(state) = self.interface(index) else { continue };
@@ -266,23 +272,33 @@ impl ForwarderState {
             }
             is_any = true;
             self.set_acl_input(index, &acls);
-            let (four, six) = self.acl_output_arguments(&acls);
-            self.shared.set_feature(index, "ip4-acl-output", four);
-            self.shared.set_feature(index, "ip6-acl-output", six);
+            self.set_acl_output(index, &acls);
+            let has_output = !(acls.out4.is_empty() && acls.out6.is_empty());
+            let outputs = &mut self.capabilities.acl.outputs;
+            if has_output {
+                outputs.insert(index)
+            } else {
+                outputs.remove(&index)
+            };
             self.pause(1);
         }
         let acls = &mut self.capabilities.acl;
-        if !std::mem::take(&mut acls.is_stale) && !is_any {
+        let is_stale = std::mem::take(&mut acls.is_stale);
+        if !is_stale && !is_any {
             return;
         }
         let used: HashSet<&Set> = acls.attached.values().flatten().collect();
         acls.sets.retain(|set, _| used.contains(set));
         acls.withdrawn.clear();
-        acls.epoch = acls.epoch.wrapping_add(is_changed.into());
-        let published = acls.published();
-        let is_stateful = published.epoch().is_some();
+        acls.epoch = acls.epoch.wrapping_add((is_changed || is_stale).into());
+        let (published, has_outputs) = (acls.published(), !acls.outputs.is_empty());
+        let is_stateful = published.policy().is_some();
+        if is_stateful && has_outputs {
+            // Before flows wait for a verdict: all outputs have one.
+            self.follow_flows(true, true);
+        }
         self.shared.acls.publish(published, &mut self.graveyard);
-        self.follow_flows(is_stateful);
+        self.follow_flows(is_stateful, has_outputs);
     }
 
     fn set_acl_input(&self, index: u32, sets: &AclSets) {
@@ -295,10 +311,20 @@ impl ForwarderState {
         self.shared.set_feature(index, "ip6-acl-input", argument(false, &sets.in6));
     }
 
+    fn set_acl_output(&self, index: u32, sets: &AclSets) {
+        let (four, six) = self.acl_output_arguments(sets);
+        self.shared.set_feature(index, "ip4-acl-output", four);
+        self.shared.set_feature(index, "ip6-acl-output", six);
+    }
+
     /// The arguments of the features of sent packets: IPv4 and IPv6.
     pub(super) fn acl_output_arguments(&self, sets: &AclSets) -> (u32, u32) {
         let acls = &self.capabilities.acl;
-        (acls.id_of(true, &sets.out4), acls.id_of(false, &sets.out6))
+        let argument = |is_ip4, lists| match acls.id_of(is_ip4, lists) {
+            0 if acls.is_stateful && acls.has_outputs => TRACK,
+            id => id,
+        };
+        (argument(true, &sets.out4), argument(false, &sets.out6))
     }
 
     /// Forgets the last rule of each classifier, as a fault would: for tests of the audit.

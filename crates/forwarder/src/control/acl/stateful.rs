@@ -19,8 +19,8 @@ use crate::flow::tracker::SUSPENDED;
 
 /// Ids of flows that a page looks at: about a millisecond.
 const PAGE: u32 = 8_192;
-/// The lower bits of a VRF's id, which are its slot.
-const SLOT: u16 = (1 << 12) - 1;
+/// The lower bits of a VRF in keys of flows, which are its slot.
+const SLOT: u16 = (1 << 8) - 1;
 
 /// Where a listing continues: whether at IPv4, and at which id.
 pub(in crate::control) type FlowPosition = (bool, u32);
@@ -31,10 +31,13 @@ pub(super) fn is_stateful(classifier: &Classifier) -> bool {
 }
 
 impl ForwarderState {
-    /// Has all interfaces follow flows, or none beyond those with lists. What was followed ends then.
-    pub(super) fn follow_flows(&mut self, is_stateful: bool) {
+    /// Has all interfaces follow flows of what they receive and, if some have lists for what they send, of that, too; or
+    /// none beyond those with lists. What was followed ends then.
+    pub(super) fn follow_flows(&mut self, is_stateful: bool, has_outputs: bool) {
         let acls = &mut self.capabilities.acl;
-        if std::mem::replace(&mut acls.is_stateful, is_stateful) == is_stateful {
+        let former = (acls.is_stateful, acls.has_outputs);
+        (acls.is_stateful, acls.has_outputs) = (is_stateful, has_outputs);
+        if former == (is_stateful, has_outputs) {
             return;
         }
         for index in self.interface_indexes() {
@@ -42,6 +45,10 @@ impl ForwarderState {
                 continue;
             };
             self.set_acl_input(index, &acls);
+            if former.1 != has_outputs || former.0 != is_stateful && has_outputs {
+                self.set_acl_output(index, &acls);
+                self.renew_adjacencies(index);
+            }
             self.pause(1);
         }
         if !is_stateful {
@@ -155,7 +162,13 @@ impl ForwarderState {
             reply_bytes: replied.bytes,
             age_s: since(flow.start()),
             idle_s: since(flow.seen()),
-            timeout_s: self.shared.flows.profiles().get(profile_of(flow.class())).timeouts.of(class),
+            timeout_s: self
+                .shared
+                .flows
+                .profiles()
+                .get(profile_of(flow.class()))
+                .timeouts
+                .of(class),
             acl,
             rule,
             worker: flow.owner().into(),

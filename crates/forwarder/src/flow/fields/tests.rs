@@ -294,7 +294,8 @@ proptest! {
         }
     }
 
-    /// Rules see the ICMP type and code, flow tables the identifier, in both directions of a query.
+    /// Rules see the ICMP type and code, flow tables the identifier and the type of the request, in both directions of a
+    /// query.
     #[test]
     fn ports_are_converted_for_rules_and_flows(packet in packet()) {
         use stoa_tables::classifier;
@@ -305,7 +306,12 @@ proptest! {
         let identifier = u16::from_be_bytes(rest);
         if found.kind.protocol() == if packet.is_ip4 { 1 } else { 58 } {
             prop_assert_eq!(rule, classifier::ports(message.into(), code.into()));
-            prop_assert_eq!(flow, classifier::ports(identifier, identifier));
+            let expected = match super::icmp_query(!packet.is_ip4, message) {
+                Some((request, false)) => classifier::ports(identifier, request.into()),
+                Some((request, true)) => classifier::ports(request.into(), identifier),
+                None => 0,
+            };
+            prop_assert_eq!(flow, expected);
         } else {
             prop_assert_eq!((rule, flow), (found.ports, found.ports));
         }

@@ -126,6 +126,7 @@ proptest! {
                 }
             } else if let Fate::Follow(value) = table.later(&key, piece, now) {
                 prop_assert!(firsts.get(&key).is_some_and(|values| values.contains(&value)));
+                prop_assert_eq!(table.known(&key, now), Some(value));
             }
             prop_assert!(table.len() <= table.capacity());
             let used = table.sources.iter().map(|count| usize::from(*count)).sum::<usize>();

@@ -217,6 +217,21 @@ impl Tcp {
         Ok(state)
     }
 
+    /// More may have passed from there than was seen: a segment came in fragments.
+    pub fn note_unseen(&mut self, from: Direction) {
+        self.sides[from as usize].flags |= UNCERTAIN;
+    }
+
+    /// Whether a segment from there that begins with this number may be under way, so that an ICMP error about it may
+    /// be true (RFC 5927 section 4.1).
+    pub fn is_under_way(&self, from: Direction, sequence: u32) -> bool {
+        let (sender, receiver) = (&self.sides[from as usize], &self.sides[from.reverse() as usize]);
+        let oldest = sender.acked.wrapping_sub(BEFORE);
+        let is_beyond = is_after(sequence, sender.end)
+            && (sender.flags & UNCERTAIN == 0 || is_after(sequence, sender.limit(receiver)));
+        !is_after(oldest, sequence) && !is_beyond
+    }
+
     /// Regards the FIN of a segment that [`Self::follow`] has accepted; `before` is its sender as it was.
     pub(super) fn note_fin(&mut self, from: Direction, segment: &Segment, before: &Side) {
         let this = &mut self.sides[from as usize];

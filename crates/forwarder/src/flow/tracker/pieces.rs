@@ -9,6 +9,7 @@ use zerocopy::FromBytes;
 
 use super::Seen;
 use crate::flow::fragments::{Fate, Fragments, Key, Piece, Refusal};
+use crate::flow::tcp::Direction;
 
 /// Packets of which fragments are missing, of one worker and family, and those of one source.
 const PACKETS: usize = 256;
@@ -21,14 +22,30 @@ const LIFETIME_S: u64 = 30;
 pub enum Later {
     /// Rules decide: its first one was of no flow, or has not come.
     Rules,
-    /// Its first one has passed; whether it was admitted.
+    /// It belongs to the flow of its first one; whether that has admitted it.
     Follows(bool),
     /// It overlaps what has passed.
     Overlaps,
 }
 
+/// The flow of a first fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Passed {
+    pub(super) id: u32,
+    /// When it began: another flow may have its id by now.
+    pub(super) start: u32,
+    pub(super) direction: Direction,
+}
+
+/// What is known of a later fragment.
+pub(super) enum Known {
+    Nothing,
+    Flow(Passed),
+    Overlaps,
+}
+
 /// The packets of which fragments have passed.
-pub(super) struct Pieces(Fragments<bool>);
+pub(super) struct Pieces(Fragments<Passed>);
 
 impl Pieces {
     pub(super) fn new() -> Self {
@@ -41,22 +58,28 @@ impl Pieces {
     pub(super) fn first(
         &mut self,
         (packet, vrf): (&Seen<'_>, u16),
-        is_admitted: bool,
+        passed: Passed,
         tick: u32,
     ) -> bool {
         let Some((key, piece)) = part(packet, vrf) else { return false };
-        let noted = self.0.first(&key, piece, is_admitted, tick.into());
+        let noted = self.0.first(&key, piece, passed, tick.into());
         noted.is_err_and(|refusal| refusal == Refusal::Overlap)
     }
 
-    /// Another fragment.
-    pub(super) fn later(&mut self, (packet, vrf): (&Seen<'_>, u16), tick: u32) -> Later {
-        let Some((key, piece)) = part(packet, vrf) else { return Later::Rules };
+    /// Another fragment comes in.
+    pub(super) fn later(&mut self, (packet, vrf): (&Seen<'_>, u16), tick: u32) -> Known {
+        let Some((key, piece)) = part(packet, vrf) else { return Known::Nothing };
         match self.0.later(&key, piece, tick.into()) {
-            Fate::Follow(is_admitted) => Later::Follows(is_admitted),
-            Fate::Drop(Refusal::Overlap) => Later::Overlaps,
-            Fate::Wait { .. } | Fate::Drop(_) => Later::Rules,
+            Fate::Follow(passed) => Known::Flow(passed),
+            Fate::Drop(Refusal::Overlap) => Known::Overlaps,
+            Fate::Wait { .. } | Fate::Drop(_) => Known::Nothing,
         }
+    }
+
+    /// The flow of a fragment that has come in.
+    pub(super) fn known(&self, (packet, vrf): (&Seen<'_>, u16), tick: u32) -> Option<Passed> {
+        let (key, _) = part(packet, vrf)?;
+        self.0.known(&key, tick.into())
     }
 
     /// Forgets some packets whose time is over.

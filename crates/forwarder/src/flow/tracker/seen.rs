@@ -10,7 +10,7 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::protocol::{FRAGMENT, ICMP4, ICMP6, TCP, UDP};
 use stoa_wire::tcp::{self, flag};
 
-use crate::flow::fields::{Kind, Place};
+use crate::flow::fields::{Kind, Place, icmp_query};
 use crate::flow::tcp::{Direction, Segment};
 
 /// Protocols with ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
@@ -44,6 +44,14 @@ impl Seen<'_> {
         Some(Segment::of(&view))
     }
 
+    /// What counts of a segment of which this is the first fragment, with the data of this part alone. Its checksum is
+    /// of the whole segment, so it cannot be verified.
+    pub fn first_part(&self) -> Option<Segment> {
+        let segment = self.bytes.get(self.place.upper().into()..self.place.length().into())?;
+        let view = tcp::parse(segment).ok().filter(|_| self.kind.part() == Fragment::First)?;
+        Some(Segment::of(&view))
+    }
+
     fn pseudo(&self) -> Option<Pseudo> {
         if self.kind.is_ip6() {
             let (source, rest) = self.bytes.get(8..)?.split_first_chunk::<16>()?;
@@ -65,21 +73,23 @@ pub fn fits(kind: Kind, ports: u32, direction: Direction) -> bool {
         return false;
     }
     let icmp = if kind.is_ip6() { ICMP6 } else { ICMP4 };
-    kind.protocol() != icmp || query(kind.is_ip6(), (ports >> 24) as u8) == Some(direction)
+    let is_reply = direction == Direction::Reply;
+    kind.protocol() != icmp
+        || icmp_query(kind.is_ip6(), (ports >> 24) as u8).is_some_and(|(_, it)| it == is_reply)
 }
 
-/// Whether an ICMP message is a request with an identifier, or the reply to one.
-fn query(is_ip6: bool, message: u8) -> Option<Direction> {
-    match (is_ip6, message) {
-        (false, 8 | 13 | 15 | 17 | 42) | (true, 128 | 160) => Some(Direction::Original),
-        (false, 0 | 14 | 16 | 18 | 43) | (true, 129 | 161) => Some(Direction::Reply),
-        _ => None,
-    }
+/// The packet that an ICMP error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its key.
+    pub key: FlowKey,
+    /// The number of its first byte, if it is TCP.
+    pub sequence: Option<u32>,
 }
 
-/// The key of the packet that an ICMP error is about: destination unreachable, packet too big, time exceeded, parameter
-/// problem (RFC 792, RFC 4443). The error goes to the sender of that packet. `None`: it is no such message.
-pub fn about(packet: &Seen<'_>, ports: u32, vrf: u16) -> Option<FlowKey> {
+/// What an ICMP error is about: destination unreachable, packet too big, time exceeded, parameter problem (RFC 792, RFC
+/// 4443). The error goes to the sender of that packet. `None`: it is no such message.
+pub fn about(packet: &Seen<'_>, ports: u32, vrf: u16) -> Option<About> {
     let is_ip6 = packet.kind.is_ip6();
     let message = (ports >> 24) as u8;
     let is_error = match packet.kind.protocol() {
@@ -95,7 +105,7 @@ pub fn about(packet: &Seen<'_>, ports: u32, vrf: u16) -> Option<FlowKey> {
     if is_ip6 { about6(packet.bytes, inner, vrf) } else { about4(packet.bytes, inner, vrf) }
 }
 
-fn about4(outer: &[u8], inner: &[u8], vrf: u16) -> Option<FlowKey> {
+fn about4(outer: &[u8], inner: &[u8], vrf: u16) -> Option<About> {
     let header = inner.first_chunk::<20>()?;
     let fragment = u16::from_be_bytes([header[6], header[7]]);
     if header[0] >> 4 != 4 || fragment & 0x1fff != 0 || outer.get(16..20)? != &header[12..16] {
@@ -107,10 +117,11 @@ fn about4(outer: &[u8], inner: &[u8], vrf: u16) -> Option<FlowKey> {
         Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]).to_bits()
     };
     let (source, destination, protocol) = (address(12), address(16), header[9]);
-    Some(FlowKey::ip4(Flow { source, destination, source_port, destination_port, protocol }, vrf))
+    let flow = Flow { source, destination, source_port, destination_port, protocol };
+    Some(About { key: FlowKey::ip4(flow, vrf), sequence: sequence_of(protocol, upper)? })
 }
 
-fn about6(outer: &[u8], inner: &[u8], vrf: u16) -> Option<FlowKey> {
+fn about6(outer: &[u8], inner: &[u8], vrf: u16) -> Option<About> {
     let (header, mut upper) = inner.split_first_chunk::<40>()?;
     if header[0] >> 4 != 6 || outer.get(24..40)? != &header[8..24] {
         return None;
@@ -128,7 +139,8 @@ fn about6(outer: &[u8], inner: &[u8], vrf: u16) -> Option<FlowKey> {
         octets.map(|it| Ipv6Addr::from(*it).to_bits())
     };
     let (source, destination) = (address(8)?, address(24)?);
-    Some(FlowKey::ip6(Flow { source, destination, source_port, destination_port, protocol }, vrf))
+    let flow = Flow { source, destination, source_port, destination_port, protocol };
+    Some(About { key: FlowKey::ip6(flow, vrf), sequence: sequence_of(protocol, upper)? })
 }
 
 /// The ports of a key, of a packet of which 8 bytes of the upper layer are known.
@@ -139,7 +151,19 @@ fn ports_of(protocol: u8, upper: &[u8], is_ip6: bool) -> Option<(u16, u16)> {
     }
     if protocol == if is_ip6 { ICMP6 } else { ICMP4 } {
         let identifier = word(4)?;
-        return query(is_ip6, *upper.first()?).map(|_| (identifier, identifier));
+        return icmp_query(is_ip6, *upper.first()?).map(|(request, is_reply)| match is_reply {
+            false => (identifier, request.into()),
+            true => (request.into(), identifier),
+        });
     }
     Some((0, 0))
+}
+
+/// The sequence number of a TCP segment of which 8 bytes are known; `None`: they are not.
+fn sequence_of(protocol: u8, upper: &[u8]) -> Option<Option<u32>> {
+    if protocol != TCP {
+        return Some(None);
+    }
+    let (_, rest) = upper.split_first_chunk::<4>()?;
+    rest.first_chunk::<4>().map(|number| Some(u32::from_be_bytes(*number)))
 }

@@ -10,7 +10,7 @@ use stoa_tables::lpm::Kernel;
 use super::*;
 use crate::flow::fields::{Kind, Place};
 
-const ADMITTED: Admission = Admission { epoch: 1, rule: 7, profile: 0 };
+const ADMITTED: Admission = Admission { epoch: 1, rule: 7, profile: 0, is_confirmed: true };
 
 fn flows(capacity: u32) -> (Arc<Flows>, FlowTracker) {
     // Its only worker is offline: a grace period ends at once.
@@ -92,10 +92,8 @@ proptest! {
                             let direction = found.direction();
                             prop_assert_eq!(direction == Direction::Reply, is_reply);
                             let id = found.id().unwrap();
-                            let is_replied = known.packets[1] > 0 || is_reply;
-                            let followed = side.follow((id, direction), &packet, (now, true));
-                            let is_admitted = is_replied && (is_reply || known.packets[1] > 0);
-                            prop_assert_eq!(followed, Followed::Pass { is_admitted });
+                            let followed = side.follow((id, direction), &packet, (now, 1));
+                            prop_assert_eq!(followed, Followed::Pass { is_admitted: true });
                             known.seen = tick;
                             known.packets[direction as usize] += 1;
                             known.bytes[direction as usize] += u64::from(length);
@@ -160,11 +158,40 @@ fn a_suspended_flow_is_admitted_again() {
     let id = side.find(&key).and_then(Match::id).unwrap();
     side.suspend(id);
     assert_ne!(side.reader().entry(id).flags() & SUSPENDED, 0);
-    let anew = Admission { epoch: 2, rule: 9, profile: 3 };
+    let anew = Admission { epoch: 2, rule: 9, profile: 3, is_confirmed: true };
     side.judge(id, anew, now);
     let flow = side.reader().entry(id);
     assert_eq!(profile_of(flow.class()), 3);
     assert_eq!((flow.flags() & SUSPENDED, flow.epoch(), flow.rule()), (0, 2, 9));
     side.remove(id);
     assert_eq!((side.find(&key), flows.live(false)), (None, 0));
+}
+
+#[test]
+fn a_flow_waits_for_the_output() {
+    let (flows, mut tracker) = flows(16);
+    let now = Now { tick: flows.now(stoa_engine::clock::tsc()).tick, ms: 0 };
+    let side = tracker.of(true);
+    let (key, packet) = (key(2, true), packet(true, true, 100));
+    let pending = Admission { is_confirmed: false, ..ADMITTED };
+    assert_eq!(side.create(key, &packet, pending, now), Opened::New);
+    let found = side.find(&key).unwrap();
+    let id = found.id().unwrap();
+    let original =
+        |side: &mut Side, epoch| side.follow((id, Direction::Original), &packet, (now, epoch));
+    assert_eq!(original(side, 1), Followed::Pass { is_admitted: false });
+    assert!(!side.admits_replies(id));
+    side.pass_output(found, 1, now);
+    assert!(side.admits_replies(id));
+    assert_eq!(original(side, 1), Followed::Pass { is_admitted: true });
+    // Of the next epoch: replies pass, and the other direction waits again.
+    assert_eq!(original(side, 2), Followed::Pass { is_admitted: false });
+    side.judge(id, Admission { epoch: 2, ..pending }, now);
+    assert!(side.admits_replies(id));
+    assert_eq!(original(side, 2), Followed::Pass { is_admitted: false });
+    side.pass_output(found, 2, now);
+    assert_eq!(original(side, 2), Followed::Pass { is_admitted: true });
+    // The output was left over, and keeps nothing.
+    side.pass_output(found, 3, now);
+    assert!(!side.admits_replies(id));
 }

@@ -8,7 +8,7 @@ use crate::flow::flows::Now;
 
 /// Flows that one call of [`Side::maintain`] looks at because they are due, and because all are cleared.
 const DUE: usize = 1_024;
-const CLEARED: u32 = 8_192;
+const CLEARED: u32 = 1_024;
 
 impl Side {
     /// Keeps some ids free: the flow that expires first of those that nobody needs gives way.
