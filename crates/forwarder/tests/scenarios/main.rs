@@ -5,6 +5,7 @@ mod acl;
 mod acl_changes;
 mod acl_flow_profile;
 mod acl_stateful;
+mod acl_stateful_attacks;
 mod acl_stateful_changes;
 mod address_conflicts;
 mod advertising;
