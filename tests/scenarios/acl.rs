@@ -20,19 +20,27 @@ fn to_port(port: u16) -> Value {
     json!({ "tcp": { "destination-port": { "port": port } } })
 }
 
-/// A list of both families, and one that lets answers out.
+/// Lists of both families. Some rules have sets.
 fn lists() -> Value {
+    let silent = json!({ "tcp": { "stoa-acl:destination-tcp-port-set": "silent" } });
     let rules = [
         rule("open", &to_port(PORTS[0]), "accept"),
-        rule("silent", &to_port(PORTS[1]), "drop"),
+        rule("silent", &silent, "drop"),
         rule("closed", &to_port(PORTS[2]), "reject"),
-        rule("echo4", &json!({ "ipv4": { "protocol": 1 } }), "accept"),
+        rule("echo4", &json!({ "ipv4": { "stoa-acl:protocol-set": "echo" } }), "accept"),
         // Not all ICMPv6: without neighbour advertisements the router soon finds no host to answer.
         rule("echo6", &json!({ "icmp": { "type": 128 } }), "reject"),
     ];
     let [open, silent, closed, echo4, echo6] = rules;
     let tcp = [open, silent, closed];
     json!({
+        "stoa-acl:defined-sets": {
+            "port-sets": { "port-set": [
+                { "name": "silent", "port": [22], "include": ["hidden"] },
+                { "name": "hidden", "port": [PORTS[1], "9000-9010"] },
+            ] },
+            "protocol-sets": { "protocol-set": [{ "name": "echo", "protocol": [1, 2] }] },
+        },
         "acl": [
             { "name": "services", "aces": { "ace": tcp } },
             { "name": "four", "type": format!("{MODULE}:ipv4-acl-type"), "aces": { "ace": [echo4] } },

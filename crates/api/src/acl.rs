@@ -2,6 +2,13 @@
 
 use crate::v1;
 
+/// The most entries of the trees of all attached lists. A rule has one for each way to combine a value of each of its
+/// lists: of its prefixes, its protocols and its ranges of ports.
+pub const ENTRIES: usize = 65_536;
+
+/// The most prefixes, protocols and ranges of ports of all rules together.
+pub const VALUES: usize = 262_144;
+
 /// Protocols that have a name here.
 const PROTOCOLS: [(u32, &str); 9] = [
     (1, "icmp"),
@@ -77,22 +84,62 @@ pub fn fragment_text(fragment: v1::AclFragment) -> &'static str {
     }
 }
 
-/// The conditions of a rule: "source 10.0.0.0/8 protocol tcp destination-port 80"; "any" without conditions.
+/// Prefixes: "10.0.0.0/8, 192.0.2.0/24".
+pub fn prefixes_text(prefixes: &[v1::Prefix]) -> String {
+    prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Protocols: "tcp, udp".
+pub fn protocols_text(protocols: &[u32]) -> String {
+    protocols.iter().map(|it| protocol_name(*it)).collect::<Vec<_>>().join(", ")
+}
+
+/// The values of a list of a rule, or in their place the set of this name that has them: "set web".
+pub fn set_or(name: &str, values: impl FnOnce() -> String) -> String {
+    if name.is_empty() { values() } else { format!("set {name}") }
+}
+
+/// How many entries of a tree a rule has for a family, [`usize::MAX`] at most.
+pub fn entry_count(rule: &v1::AclRule) -> usize {
+    if rule.matches_nothing {
+        return 0;
+    }
+    let lists = [
+        rule.sources.len(),
+        rule.destinations.len(),
+        rule.protocols.len(),
+        rule.source_ports.len(),
+        rule.destination_ports.len(),
+    ];
+    lists.into_iter().fold(1, |all, values| all.saturating_mul(values.max(1)))
+}
+
+/// The conditions of a rule: "source 10.0.0.0/8 protocol tcp destination-port set web"; "any" without conditions.
 pub fn conditions_text(rule: &v1::AclRule) -> String {
     let mut words = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
         words.extend(value.map(|value| format!("{name} {value}")));
     };
-    let ports = |ranges: &[v1::PortRange]| (!ranges.is_empty()).then(|| ranges_text(ranges));
+    let no_sets = v1::AclRuleSets::default();
+    let sets = rule.sets.as_ref().unwrap_or(&no_sets);
+    // A set that has all addresses has a name, and no values.
+    let list = |set: &str, is_any: bool, values: &dyn Fn() -> String| {
+        (!is_any || !set.is_empty()).then(|| set_or(set, values))
+    };
+    let prefixes =
+        |set: &str, all: &[v1::Prefix]| list(set, all.is_empty(), &|| prefixes_text(all));
+    let ports = |set: &str, all: &[v1::PortRange]| list(set, all.is_empty(), &|| ranges_text(all));
+    let protocols = &rule.protocols;
+    let protocols = list(&sets.protocols, protocols.is_empty(), &|| protocols_text(protocols));
     let number = |value: Option<u32>| value.map(|value| value.to_string());
     let fragment = fragment_text(rule.fragment());
     add("family", (rule.family != 0).then(|| format!("IPv{}", rule.family)));
-    add("source", rule.source.as_ref().map(ToString::to_string));
-    add("destination", rule.destination.as_ref().map(ToString::to_string));
+    add("source", prefixes(&sets.sources, &rule.sources));
+    add("destination", prefixes(&sets.destinations, &rule.destinations));
     add("dscp", number(rule.dscp));
-    add("protocol", rule.protocol.map(protocol_name));
-    add("source-port", ports(&rule.source_ports));
-    add("destination-port", ports(&rule.destination_ports));
+    add("protocol", protocols);
+    add("source-port", ports(&sets.source_ports, &rule.source_ports));
+    add("destination-port", ports(&sets.destination_ports, &rule.destination_ports));
     add("icmp-type", number(rule.icmp_type));
     add("icmp-code", number(rule.icmp_code));
     if rule.tcp_flags_mask != 0 {
@@ -114,8 +161,8 @@ mod tests {
         let range = |first, last| v1::PortRange { first, last };
         let rule = v1::AclRule {
             family: 4,
-            source: Some(v1::Prefix { address: vec![10, 0, 0, 0], length: 8 }),
-            protocol: Some(6),
+            sources: vec![v1::Prefix { address: vec![10, 0, 0, 0], length: 8 }],
+            protocols: vec![6],
             destination_ports: vec![range(80, 80), range(8000, 8080)],
             tcp_flags: 2,
             tcp_flags_mask: 0x12,
@@ -127,6 +174,38 @@ mod tests {
              tcp-flags-clear ack"
         );
         assert_eq!(conditions_text(&v1::AclRule::default()), "any");
+    }
+
+    #[test]
+    fn sets_stand_for_their_values() {
+        let rule = v1::AclRule {
+            protocols: vec![6, 17, 253],
+            destination_ports: vec![v1::PortRange { first: 80, last: 80 }],
+            sets: Some(v1::AclRuleSets {
+                sources: "everyone".to_owned(),
+                destination_ports: "web".to_owned(),
+                ..v1::AclRuleSets::default()
+            }),
+            ..v1::AclRule::default()
+        };
+        assert_eq!(
+            conditions_text(&rule),
+            "source set everyone protocol tcp, udp, 253 destination-port set web"
+        );
+    }
+
+    #[test]
+    fn entries_are_the_product_of_the_lists() {
+        let prefix = v1::Prefix { address: vec![10, 0, 0, 0], length: 8 };
+        let range = v1::PortRange { first: 80, last: 80 };
+        let mut rule = v1::AclRule::default();
+        assert_eq!(entry_count(&rule), 1);
+        rule.sources = vec![prefix; 3];
+        rule.protocols = vec![6, 17];
+        rule.source_ports = vec![range; 5];
+        assert_eq!(entry_count(&rule), 30);
+        rule.matches_nothing = true;
+        assert_eq!(entry_count(&rule), 0);
     }
 
     #[test]

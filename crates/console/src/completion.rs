@@ -169,6 +169,9 @@ mod tests {
                 vec!["lan".to_owned(), "wan".to_owned()]
             }
             "/ietf-access-control-list:acls/acl/name" => vec!["edge".to_owned()],
+            path if path.ends_with("/stoa-acl:defined-sets/port-sets/port-set/name") => {
+                vec!["web".to_owned()]
+            }
             _ => Vec::new(),
         };
         let completions = next(&crate::line::split(line).unwrap(), &configured);
@@ -209,6 +212,12 @@ mod tests {
         assert_eq!(forwarding, ["accept", "drop", "reject", "<forwarding>"]);
         let protocol = completed("acls acl edge aces ace web matches ipv4 protocol");
         assert!(protocol.contains(&"tcp".to_owned()) && protocol.len() == 9, "{protocol:?}");
+        let set = completed("acls acl edge aces ace web matches tcp destination-tcp-port-set");
+        assert_eq!(set, ["web", "<destination-tcp-port-set>"]);
+        let included = completed("acls defined-sets port-sets port-set all include");
+        assert_eq!(included, ["web", "<include>"]);
+        let ports = completed("acls defined-sets port-sets port-set web port");
+        assert!(ports.contains(&"https".to_owned()), "{ports:?}");
         let flags = completed("acls acl edge aces ace web matches tcp tcp-flags set");
         assert_eq!(flags[..2], ["fin", "syn"]);
         let kind = completed("acls acl edge type");

@@ -301,6 +301,8 @@ mod tests {
         assert_eq!(of("ipv6 destination-ipv6-network fd00::1"), "fd00::1/128");
         assert_eq!(of("ipv4 source-ipv4-network 10.0.0.0/8"), "10.0.0.0/8");
         assert_eq!(of("ipv4 source-ipv4-network fd00::1"), "fd00::1", "it is refused later");
+        let web = to_set(&words("acls defined-sets port-sets port-set web port https")).unwrap();
+        assert!(web.0.ends_with("/port-set[name='web']/port[.='443']"), "{}", web.0);
         let route = "routing control-plane-protocols control-plane-protocol static s static-routes ipv4 route 10.0.0.1";
         let target = parse(&words(route)).unwrap();
         assert!(target.path.ends_with("[destination-prefix='10.0.0.1/32']"), "{}", target.path);

@@ -44,6 +44,17 @@ const CAUSES: &[(&str, &str)] = &[
     ("Unique data leaf", "several entries have the same \"{}\""),
 ];
 
+/// What a reference is to, by a part of the path of its target.
+const TARGETS: [(&str, &str); 7] = [
+    ("/if:interface/if:name", "interface"),
+    ("stoa-vrf:vrf/", "VRF"),
+    ("acl:acls/acl:acl/acl:name", "access list"),
+    ("ipv4-prefix-sets/", "set of IPv4 prefixes"),
+    ("ipv6-prefix-sets/", "set of IPv6 prefixes"),
+    ("port-sets/", "set of ports"),
+    ("protocol-sets/", "set of protocols"),
+];
+
 /// The `"quoted"` parts of a text.
 pub fn quoted(message: &str) -> Vec<&str> {
     message.split('"').skip(1).step_by(2).collect()
@@ -58,7 +69,7 @@ pub fn of(error: &LibyangError) -> String {
     }
     let parts = quoted(message);
     let [first, second] = [0, 1].map(|at| parts.get(at).copied().unwrap_or_default());
-    for (target, what) in [("/if:interface/if:name", "interface"), ("stoa-vrf:vrf/", "VRF")] {
+    for (target, what) in TARGETS {
         if message.contains("Invalid leafref value") && message.contains(target) {
             return format!("there is no {what} \"{first}\"");
         }

@@ -178,6 +178,7 @@ const EXAMPLES: &[(&str, &str)] = &[
         "socket-path",
         "the name of a socket in the folder of memif sockets (--memif-folder), such as lan.sock",
     ),
+    ("port-or-range", "a port such as 443, or a range such as \"8000-8080\""),
     ("mac-address", "a MAC address such as 02:00:00:00:00:01"),
     ("phys-address", "a MAC address such as 02:00:00:00:00:01"),
 ];
@@ -185,7 +186,8 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// An example for a value that does not match the pattern of its type.
 fn example(context: &Context, error: &LibyangError) -> Option<&'static str> {
     let message = &error.message;
-    if !message.starts_with("Unsatisfied pattern") && !message.starts_with("Failed to") {
+    let forms = ["Unsatisfied pattern", "Failed to", "Invalid union value"];
+    if !forms.iter().any(|form| message.starts_with(form)) {
         return None;
     }
     // The value of a key is refused before its entry has a data path.

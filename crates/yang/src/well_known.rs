@@ -88,7 +88,7 @@ pub fn names(leaf: &SchemaNode<'_>) -> Vec<Name> {
     let kind = leaf.leaf_type().and_then(|it| it.typedef_name()).unwrap_or_default();
     match kind.rsplit(':').next() {
         Some("dscp") => CODE_POINTS.to_vec(),
-        Some("port-number") => PORTS.to_vec(),
+        Some("port-number" | "port-or-range") => PORTS.to_vec(),
         _ => Vec::new(),
     }
 }
@@ -126,6 +126,12 @@ mod tests {
         assert_eq!(of("ipv6/dscp", "ef"), Some(46));
         assert_eq!(of("ipv6/dscp", "ssh"), None);
         assert_eq!(of("stoa-acl:fragment", "tcp"), None);
+        let sets = "/ietf-access-control-list:acls/stoa-acl:defined-sets";
+        let of_set = |path: &str, name: &str| {
+            number(&schema().context().find_path(&format!("{sets}/{path}")).unwrap(), name)
+        };
+        assert_eq!(of_set("port-sets/port-set/port", "https"), Some(443));
+        assert_eq!(of_set("protocol-sets/protocol-set/protocol", "esp"), Some(50));
         let policy = "/ietf-routing:routing/stoa-policy:policy/rule/match/protocol";
         assert_eq!(number(&schema().context().find_path(policy).unwrap(), "udp"), Some(17));
         let https = "/stoa-management:management/https/port";

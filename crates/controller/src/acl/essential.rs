@@ -11,7 +11,7 @@ use super::warnings::LISTED;
 use crate::config::Interfaces;
 use crate::warning::Warning;
 
-/// Comparisons of a rule with a message, at most: some hundredths of a second.
+/// Comparisons of a rule, and of each of its prefixes, with a message, at most: some hundredths of a second.
 pub(super) const STEPS: usize = 1_000_000;
 
 /// A message that hosts and routers need.
@@ -87,7 +87,7 @@ impl Needed {
     fn dropped_by<'a>(&self, rules: &[&'a v1::AclRule]) -> Option<&'a v1::AclRule> {
         // Rules for some addresses or lengths mean some packets: only those for all are in question.
         let is_for_all = |rule: &v1::AclRule| {
-            rule.source.is_none() && rule.destination.is_none() && rule.length.is_none()
+            rule.sources.is_empty() && rule.destinations.is_empty() && rule.length.is_none()
         };
         let packet = self.packet();
         let decides =
@@ -120,11 +120,13 @@ pub(super) fn warnings(
             let (family, is_input, set) = row;
             let rules: Vec<&v1::AclRule> =
                 set.iter().filter_map(|name| lists.get(name.as_str())).flatten().copied().collect();
+            let prefixes = rules.iter().map(|it| it.sources.len() + it.destinations.len());
+            let cost = rules.len() + prefixes.sum::<usize>();
             // The router's own messages do not pass output lists.
             let needed =
                 NEEDED.iter().filter(|it| it.family == family && (is_input || !it.is_of_link));
             for it in needed {
-                let Some(left) = steps.checked_sub(rules.len()) else {
+                let Some(left) = steps.checked_sub(cost) else {
                     warnings.push(incomplete(&interface.name));
                     return warnings;
                 };

@@ -9,7 +9,9 @@ mod evaluate;
 mod flow_profiles;
 mod paths;
 mod rules;
+mod sets;
 mod state;
+mod upper;
 mod walk;
 mod warnings;
 

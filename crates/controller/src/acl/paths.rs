@@ -19,3 +19,8 @@ pub(crate) fn rule_path(acl: &str, rule: &str) -> String {
 pub(crate) fn point_path(interface: &str) -> String {
     format!("{ACLS}/attachment-points/interface{}", predicate("interface-id", interface))
 }
+
+/// The path of a defined set. `kind`: its list, as "port-sets/port-set".
+pub(crate) fn set_path(kind: &str, name: &str) -> String {
+    format!("{ACLS}/stoa-acl:defined-sets/{kind}{}", predicate("name", name))
+}

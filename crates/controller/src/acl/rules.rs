@@ -3,16 +3,14 @@
 use std::collections::HashMap;
 
 use ipnet::IpNet;
-use stoa_api::acl::{action_text, flags_of};
+use stoa_api::acl::{ENTRIES, VALUES, action_text, entry_count};
 use stoa_api::v1;
-use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 use stoa_yang::error::ValidationErrors;
 
 use super::flow_profiles;
-use super::paths::{list_path, rule_path};
-use crate::config::model::{
-    Ace, Acl, Acls, Fragment, IcmpMatch, IpMatch, LengthRange, Matches, Operator, PortMatch, Ports,
-};
+use super::paths::{ACLS, list_path, rule_path};
+use super::sets::Sets;
+use crate::config::model::{Ace, Acl, Acls, Fragment, IpMatch, LengthRange, Matches};
 use crate::prefix::prefix_to_proto;
 
 /// The family of a list by its type: 4, 6, or 0 for both.
@@ -27,7 +25,8 @@ pub(super) fn family_of(acl: &Acl) -> u32 {
 /// The rules of all lists.
 pub(super) fn rules(acls: &Acls, errors: &mut ValidationErrors) -> Vec<v1::AclRule> {
     let profiles = flow_profiles::profiles(acls, errors);
-    let mut rules = Vec::new();
+    let sets = Sets::new(&acls.defined_sets, errors);
+    let (mut rules, mut left) = (Vec::new(), Some(VALUES));
     for acl in &acls.acl {
         let kind = acl.kind.as_deref().and_then(|kind| kind.rsplit(':').next()).unwrap_or_default();
         if !matches!(kind, "" | "ipv4-acl-type" | "ipv6-acl-type") {
@@ -39,9 +38,22 @@ pub(super) fn rules(acls: &Acls, errors: &mut ValidationErrors) -> Vec<v1::AclRu
         }
         let mut after = String::new();
         for ace in &acl.aces.ace {
-            let place = Place { path: rule_path(&acl.name, &ace.name), family: family_of(acl) };
+            let path = rule_path(&acl.name, &ace.name);
+            let place = Place { path, family: family_of(acl), sets: &sets };
             let mut rule = place.rule(ace, errors);
             rule.flow_profile = place.flow_profile(ace, &profiles, errors);
+            if let Some(more) = left {
+                left = more.checked_sub(value_count(&rule));
+                if left.is_none() {
+                    let cause =
+                        format!("the sets of all rules together have more than {VALUES} values");
+                    errors.add(ACLS, cause, "Use fewer rules with large sets, or smaller sets.");
+                }
+            }
+            if left.is_none() {
+                // Not to take memory without end.
+                rule = v1::AclRule { name: rule.name, ..v1::AclRule::default() };
+            }
             rule.acl.clone_from(&acl.name);
             rule.after = std::mem::replace(&mut after, ace.name.clone());
             rules.push(rule);
@@ -50,13 +62,20 @@ pub(super) fn rules(acls: &Acls, errors: &mut ValidationErrors) -> Vec<v1::AclRu
     rules
 }
 
-/// A rule that is translated: its path and the family of its list.
-struct Place {
-    path: String,
-    family: u32,
+/// How many values the lists of a rule have.
+fn value_count(rule: &v1::AclRule) -> usize {
+    let prefixes = rule.sources.len() + rule.destinations.len();
+    prefixes + rule.protocols.len() + rule.source_ports.len() + rule.destination_ports.len()
 }
 
-impl Place {
+/// A rule that is translated: its path, the family of its list, and all sets.
+pub(super) struct Place<'a> {
+    pub(super) path: String,
+    family: u32,
+    pub(super) sets: &'a Sets,
+}
+
+impl Place<'_> {
     fn rule(&self, ace: &Ace, errors: &mut ValidationErrors) -> v1::AclRule {
         let matches = &ace.matches;
         let (of_ip, family) = self.of_ip(matches, errors);
@@ -64,7 +83,7 @@ impl Place {
             name: ace.name.clone(),
             family,
             dscp: of_ip.dscp,
-            protocol: of_ip.protocol,
+            protocols: of_ip.protocol.into_iter().collect(),
             action: self.action(ace, errors).into(),
             stateful: ace.actions.stateful,
             fragment: match matches.fragment {
@@ -78,14 +97,10 @@ impl Place {
             length: length(&matches.packet_length),
             ..v1::AclRule::default()
         };
-        let prefix = |given: &Option<String>| {
-            let net: IpNet = given.as_ref()?.parse().ok()?;
-            (net.prefix_len() > 0).then(|| prefix_to_proto(&net.trunc()))
-        };
-        rule.source = prefix(&of_ip.source_ipv4_network).or(prefix(&of_ip.source_ipv6_network));
-        rule.destination =
-            prefix(&of_ip.destination_ipv4_network).or(prefix(&of_ip.destination_ipv6_network));
+        self.addresses(of_ip, &mut rule);
+        self.protocol_set(of_ip, &mut rule, errors);
         self.upper(matches, &mut rule, errors);
+        self.check_entries(&rule, errors);
         if matches.fragment.is_some_and(|it| matches!(it, Fragment::Later)) && needs_upper(&rule) {
             errors.add(
                 format!("{}/matches/stoa-acl:fragment", self.path),
@@ -96,11 +111,86 @@ impl Place {
         rule
     }
 
+    /// The prefixes of a rule, from leaves or from sets.
+    fn addresses(&self, of_ip: &IpMatch, rule: &mut v1::AclRule) {
+        let is_ip4 = rule.family == 4;
+        let mut list = |leaves: [&Option<String>; 2], set: &Option<String>| {
+            let one = leaves.into_iter().flatten().find_map(|it| it.parse::<IpNet>().ok());
+            let mut nets: Vec<IpNet> = one.into_iter().map(|net| net.trunc()).collect();
+            if let Some(set) = set {
+                let values = self.sets.prefixes(is_ip4, set);
+                rule.matches_nothing |= values.is_some_and(<[_]>::is_empty);
+                nets = values.unwrap_or_default().to_vec();
+            }
+            // All addresses are no condition.
+            let is_any = !rule.matches_nothing && nets.iter().any(|net| net.prefix_len() == 0);
+            if is_any { Vec::new() } else { nets.iter().map(prefix_to_proto).collect() }
+        };
+        let leaves = [&of_ip.source_ipv4_network, &of_ip.source_ipv6_network];
+        let sources = list(leaves, &of_ip.source_set);
+        let leaves = [&of_ip.destination_ipv4_network, &of_ip.destination_ipv6_network];
+        let destinations = list(leaves, &of_ip.destination_set);
+        (rule.sources, rule.destinations) = (sources, destinations);
+        if of_ip.source_set.is_some() || of_ip.destination_set.is_some() {
+            let names = rule.sets.get_or_insert_default();
+            names.sources = of_ip.source_set.clone().unwrap_or_default();
+            names.destinations = of_ip.destination_set.clone().unwrap_or_default();
+        }
+    }
+
+    /// The protocols of a rule, if they are a set.
+    fn protocol_set(&self, of_ip: &IpMatch, rule: &mut v1::AclRule, errors: &mut ValidationErrors) {
+        let Some(set) = &of_ip.protocol_set else { return };
+        if of_ip.protocol.is_some() {
+            errors.add(
+                self.protocol_set_path(rule),
+                "\"protocol\" and \"protocol-set\" exclude each other",
+                "Keep one of them: protocol or protocol-set.",
+            );
+        }
+        rule.sets.get_or_insert_default().protocols.clone_from(set);
+        let values = self.sets.protocols(set);
+        rule.matches_nothing |= values.is_some_and(<[_]>::is_empty);
+        rule.protocols = values.unwrap_or_default().to_vec();
+    }
+
+    pub(super) fn protocol_set_path(&self, rule: &v1::AclRule) -> String {
+        format!("{}/matches/ipv{}/stoa-acl:protocol-set", self.path, rule.family)
+    }
+
+    /// Checks that the product of the lists of a rule is not too large.
+    fn check_entries(&self, rule: &v1::AclRule, errors: &mut ValidationErrors) {
+        let entries = entry_count(rule);
+        if entries <= ENTRIES {
+            return;
+        }
+        let lists = [
+            (rule.sources.len(), "source prefixes"),
+            (rule.destinations.len(), "destination prefixes"),
+            (rule.protocols.len(), "protocols"),
+            (rule.source_ports.len(), "ranges of source ports"),
+            (rule.destination_ports.len(), "ranges of destination ports"),
+        ];
+        let lists = lists.iter().filter(|(count, _)| *count > 1);
+        let lists: Vec<String> = lists.map(|(count, what)| format!("{count} {what}")).collect();
+        errors.add(
+            &self.path,
+            format!(
+                "the rule combines {}: {entries} entries, more than {ENTRIES}",
+                lists.join(" with ")
+            ),
+            "Use smaller sets, or prefixes and ranges that cover several of their values.",
+        );
+    }
+
     /// The conditions on the IP header, and the family of the rule.
     fn of_ip<'a>(&self, matches: &'a Matches, errors: &mut ValidationErrors) -> (&'a IpMatch, u32) {
         static NONE: IpMatch = IpMatch {
             dscp: None,
             protocol: None,
+            protocol_set: None,
+            source_set: None,
+            destination_set: None,
             destination_ipv4_network: None,
             source_ipv4_network: None,
             destination_ipv6_network: None,
@@ -168,93 +258,6 @@ impl Place {
         }
         profiles.get(name).copied()
     }
-
-    /// The conditions on the header of the upper layer.
-    fn upper(&self, matches: &Matches, rule: &mut v1::AclRule, errors: &mut ValidationErrors) {
-        let ports = |it: &&PortMatch| **it != PortMatch::default();
-        if let Some(tcp) = matches.tcp.as_ref().filter(ports) {
-            self.set_protocol(("tcp", TCP), rule, errors);
-            // libyang has checked the names.
-            let [set, clear] = [&tcp.tcp_flags.set, &tcp.tcp_flags.clear]
-                .map(|names| flags_of(names).unwrap_or_default());
-            if set & clear != 0 {
-                errors.add(
-                    format!("{}/matches/tcp/stoa-acl:tcp-flags/clear", self.path),
-                    "a flag cannot be set and clear, so the rule matches no packet",
-                    "Remove the flag from one of the two leaves.",
-                );
-            }
-            (rule.tcp_flags, rule.tcp_flags_mask) = (set, set | clear);
-            self.set_ports("tcp", tcp, rule, errors);
-        }
-        if let Some(udp) = matches.udp.as_ref().filter(ports) {
-            self.set_protocol(("udp", UDP), rule, errors);
-            self.set_ports("udp", udp, rule, errors);
-        }
-        let Some(icmp) = matches.icmp.as_ref().filter(|it| **it != IcmpMatch::default()) else {
-            return;
-        };
-        let number = match rule.family {
-            4 => ICMP4,
-            6 => ICMP6,
-            _ => {
-                errors.add(
-                    format!("{}/matches/icmp", self.path),
-                    "the rule is of both families, whose types of ICMP differ",
-                    "Set the type of the list to ipv4-acl-type or ipv6-acl-type.",
-                );
-                return;
-            }
-        };
-        self.set_protocol(("icmp", number), rule, errors);
-        if icmp.kind.is_none() && icmp.code.is_some() {
-            errors.add(
-                format!("{}/matches/icmp/code", self.path),
-                "a code means nothing without its type",
-                "Set type, too.",
-            );
-        }
-        (rule.icmp_type, rule.icmp_code) = (icmp.kind, icmp.code);
-    }
-
-    fn set_protocol(
-        &self,
-        (name, number): (&str, u8),
-        rule: &mut v1::AclRule,
-        errors: &mut ValidationErrors,
-    ) {
-        let number = u32::from(number);
-        if let Some(other) = rule.protocol.filter(|other| *other != number) {
-            errors.add(
-                format!("{}/matches/{name}", self.path),
-                format!("the protocol of the rule is {other}, that of {name} is {number}: no packet has both"),
-                format!("Remove protocol, or set it to {number}."),
-            );
-        }
-        rule.protocol = Some(number);
-    }
-
-    fn set_ports(
-        &self,
-        name: &str,
-        given: &PortMatch,
-        rule: &mut v1::AclRule,
-        errors: &mut ValidationErrors,
-    ) {
-        let mut one = |leaf: &str, ports: &Ports| {
-            let ranges = ranges(ports);
-            if ranges.as_ref().is_some_and(Vec::is_empty) {
-                errors.add(
-                    format!("{}/matches/{name}/{leaf}", self.path),
-                    "no port is in this range, so the rule matches no packet",
-                    "Set lower-port to the lower port.",
-                );
-            }
-            ranges.unwrap_or_default()
-        };
-        rule.source_ports = one("source-port", &given.source_port);
-        rule.destination_ports = one("destination-port", &given.destination_port);
-    }
 }
 
 /// Whether a rule looks at the header of the upper layer.
@@ -264,27 +267,6 @@ pub(super) fn needs_upper(rule: &v1::AclRule) -> bool {
         || rule.icmp_type.is_some()
         || rule.icmp_code.is_some()
         || rule.tcp_flags_mask != 0
-}
-
-/// The ranges of a port; `None`: all ports. Empty: none.
-fn ranges(ports: &Ports) -> Option<Vec<v1::PortRange>> {
-    let all = u32::from(u16::MAX);
-    let range = |first: u32, last: u32| {
-        (first <= last && last <= all).then_some(v1::PortRange { first, last })
-    };
-    if let (Some(first), Some(last)) = (ports.lower_port, ports.upper_port) {
-        return Some(range(first, last).into_iter().collect());
-    }
-    let port = ports.port?;
-    let ranges = match ports.operator.unwrap_or(Operator::Eq) {
-        Operator::Eq => [range(port, port), None],
-        Operator::Lte => [range(0, port), None],
-        Operator::Gte => [range(port, all), None],
-        Operator::Neq => {
-            [port.checked_sub(1).and_then(|last| range(0, last)), range(port + 1, all)]
-        }
-    };
-    Some(ranges.into_iter().flatten().collect())
 }
 
 fn length(range: &LengthRange) -> Option<v1::PortRange> {

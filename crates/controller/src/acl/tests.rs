@@ -1,5 +1,7 @@
 //! What commits warn about, and decisions about packets.
 
+mod defined_sets;
+
 use std::net::IpAddr;
 use std::path::Path;
 

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use stoa_api::acl::{
-    action_text, conditions_text, flags_text, fragment_text, protocol_name, ranges_text,
+    action_text, conditions_text, flags_text, fragment_text, prefixes_text, protocol_name,
+    protocols_text, ranges_text, set_or,
 };
 use stoa_api::v1;
 use stoa_wire::essential;
@@ -75,6 +76,8 @@ fn is_essential(packet: &Packet) -> bool {
 /// The first condition of a rule that a packet does not meet.
 #[derive(Clone, Copy)]
 enum Miss {
+    /// A set of the rule has no values.
+    Nothing,
     Family,
     Source,
     Destination,
@@ -100,22 +103,25 @@ fn length(of: &v1::TestAclRequest) -> u32 {
 fn miss(rule: &v1::AclRule, packet: &Packet) -> Option<Miss> {
     let of = &packet.of;
     let family = if packet.source.is_ipv4() { 4 } else { 6 };
+    if rule.matches_nothing {
+        return Some(Miss::Nothing);
+    }
     if rule.family != 0 && rule.family != family {
         return Some(Miss::Family);
     }
-    let is_in = |prefix: &Option<v1::Prefix>, address: IpAddr| {
-        prefix.as_ref().is_none_or(|prefix| contains(prefix, address))
+    let is_in = |prefixes: &[v1::Prefix], address: IpAddr| {
+        prefixes.is_empty() || prefixes.iter().any(|prefix| contains(prefix, address))
     };
-    if !is_in(&rule.source, packet.source) {
+    if !is_in(&rule.sources, packet.source) {
         return Some(Miss::Source);
     }
-    if !is_in(&rule.destination, packet.destination) {
+    if !is_in(&rule.destinations, packet.destination) {
         return Some(Miss::Destination);
     }
     if rule.dscp.is_some_and(|dscp| dscp != of.dscp) {
         return Some(Miss::Dscp);
     }
-    if rule.protocol.is_some_and(|protocol| protocol != of.protocol) {
+    if !rule.protocols.is_empty() && !rule.protocols.contains(&of.protocol) {
         return Some(Miss::Protocol);
     }
     let length = length(of);
@@ -182,24 +188,32 @@ impl Miss {
     /// What the packet has, and what the rule wants.
     fn text(self, rule: &v1::AclRule, packet: &Packet) -> String {
         let of = &packet.of;
-        let prefix = |it: &Option<v1::Prefix>| it.as_ref().map(ToString::to_string);
-        let outside = |name: &str, address: IpAddr, net: &Option<v1::Prefix>| {
-            format!("{name} {address} is not in {}", prefix(net).unwrap_or_default())
+        let no_sets = v1::AclRuleSets::default();
+        let sets = rule.sets.as_ref().unwrap_or(&no_sets);
+        let outside = |name: &str, address: IpAddr, (set, nets): (&String, &[v1::Prefix])| {
+            format!("{name} {address} is not in {}", set_or(set, || prefixes_text(nets)))
         };
         let not = |name: &str, is: u32, wanted: Option<u32>| {
             format!("{name} is {is}, not {}", wanted.unwrap_or_default())
         };
-        let port = |name: &str, port: u32, ranges: &[v1::PortRange]| {
-            format!("{name} {port} is not in {}", ranges_text(ranges))
+        let port = |name: &str, port: u32, (set, ranges): (&String, &[v1::PortRange])| {
+            format!("{name} {port} is not in {}", set_or(set, || ranges_text(ranges)))
         };
         match self {
+            Self::Nothing => "a set of it has no values".to_owned(),
             Self::Family => format!("it is of IPv{}", rule.family),
-            Self::Source => outside("source", packet.source, &rule.source),
-            Self::Destination => outside("destination", packet.destination, &rule.destination),
+            Self::Source => outside("source", packet.source, (&sets.sources, &rule.sources)),
+            Self::Destination => {
+                let list = (&sets.destinations, rule.destinations.as_slice());
+                outside("destination", packet.destination, list)
+            }
             Self::Dscp => not("dscp", of.dscp, rule.dscp),
             Self::Protocol => {
-                let wanted = protocol_name(rule.protocol.unwrap_or_default());
-                format!("protocol is {}, not {wanted}", protocol_name(of.protocol))
+                let (is, all) = (protocol_name(of.protocol), &rule.protocols);
+                match sets.protocols.as_str() {
+                    "" => format!("protocol is {is}, not {}", protocols_text(all)),
+                    set => format!("protocol {is} is not in set {set}"),
+                }
             }
             Self::Length => {
                 let ranges: Vec<v1::PortRange> = rule.length.into_iter().collect();
@@ -210,9 +224,12 @@ impl Miss {
                 format!("fragment is {is}, not {wanted}")
             }
             Self::Upper => "later fragments have no upper-layer header".to_owned(),
-            Self::SourcePort => port("source-port", of.source_port, &rule.source_ports),
+            Self::SourcePort => {
+                port("source-port", of.source_port, (&sets.source_ports, &rule.source_ports))
+            }
             Self::DestinationPort => {
-                port("destination-port", of.destination_port, &rule.destination_ports)
+                let list = (&sets.destination_ports, rule.destination_ports.as_slice());
+                port("destination-port", of.destination_port, list)
             }
             Self::IcmpType => not("icmp-type", of.icmp_type, rule.icmp_type),
             Self::IcmpCode => not("icmp-code", of.icmp_code, rule.icmp_code),

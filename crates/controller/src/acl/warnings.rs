@@ -7,15 +7,15 @@ use stoa_api::v1;
 use super::coverage::Compared;
 use super::essential;
 use super::flow_profiles;
-use super::paths::{ACLS, list_path, rule_path};
+use super::paths::{ACLS, list_path, rule_path, set_path};
 use crate::config::Interfaces;
 use crate::warning::Warning;
 
 /// Warnings of a kind that are listed.
 pub(super) const LISTED: usize = 20;
 
-/// Pairs of rules that are compared, at most: about a tenth of a second.
-const PAIRS: usize = 10_000_000;
+/// Pairs of rules, and values of their lists, that are compared at most: about a tenth of a second.
+const STEPS: usize = 10_000_000;
 
 /// The warnings about rules and the lists of interfaces.
 pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warning> {
@@ -25,6 +25,7 @@ pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warn
     }
     let sets = sets(interfaces);
     let mut warnings = empty(&sets, &lists);
+    warnings.extend(all.iter().filter_map(without_values).take(LISTED));
     warnings.extend(essential::warnings(&lists, interfaces, essential::STEPS));
     warnings.extend(flow_profiles::warnings(all, LISTED));
     let attached: HashSet<&str> = sets.iter().flatten().copied().collect();
@@ -34,19 +35,22 @@ pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warn
         .map(|(name, rules)| (*name, rules.iter().map(|rule| Compared::new(rule)).collect()))
         .collect();
     warnings.extend(compared.values().filter_map(|rules| unconditional(rules)).take(LISTED));
-    let (mut seen, mut pairs, most) = (HashSet::new(), PAIRS, warnings.len() + LISTED);
+    let (mut seen, mut steps, most) = (HashSet::new(), STEPS, warnings.len() + LISTED);
     for set in sets.into_iter().chain(alone) {
         let rules: Vec<&Compared<'_>> =
             set.iter().filter_map(|name| compared.get(name)).flatten().collect();
         for (at, it) in rules.iter().enumerate() {
-            let Some(left) = pairs.checked_sub(at) else {
+            let Some(left) = steps.checked_sub(at) else {
                 warnings.push(incomplete(it.rule));
                 return warnings;
             };
-            pairs = left;
-            let Some(hiding) = rules[..at].iter().find(|former| former.covers(it)) else {
-                continue;
-            };
+            steps = left;
+            let hiding = rules[..at].iter().find(|former| former.covers(it, &mut steps));
+            if steps == 0 && at > 0 {
+                warnings.push(incomplete(it.rule));
+                return warnings;
+            }
+            let Some(hiding) = hiding else { continue };
             let (rule, former) = (it.rule, hiding.rule);
             // One warning about a rule without conditions stands for all behind it.
             if rule.acl == former.acl && hiding.is_unconditional() {
@@ -88,6 +92,30 @@ fn empty(sets: &BTreeSet<Vec<&str>>, lists: &BTreeMap<&str, Vec<&v1::AclRule>>) 
     empty.map(warning).take(LISTED).collect()
 }
 
+/// A rule that no packet matches, because a set of it has no values.
+fn without_values(rule: &v1::AclRule) -> Option<Warning> {
+    let sets = rule.sets.as_ref().filter(|_| rule.matches_nothing)?;
+    let prefixes = if rule.family == 4 { "ipv4-prefix-sets" } else { "ipv6-prefix-sets" };
+    let prefixes = format!("{prefixes}/prefix-set");
+    let lists = [
+        (prefixes.as_str(), &sets.sources, rule.sources.is_empty()),
+        (prefixes.as_str(), &sets.destinations, rule.destinations.is_empty()),
+        ("protocol-sets/protocol-set", &sets.protocols, rule.protocols.is_empty()),
+        ("port-sets/port-set", &sets.source_ports, rule.source_ports.is_empty()),
+        ("port-sets/port-set", &sets.destination_ports, rule.destination_ports.is_empty()),
+    ];
+    let (kind, set, _) =
+        lists.into_iter().find(|(_, set, is_empty)| *is_empty && !set.is_empty())?;
+    let (acl, name) = (&rule.acl, &rule.name);
+    Some(Warning {
+        text: format!(
+            "access list {acl}: rule {name} matches no packet: its set {set} has no values; add some, or deactivate \
+             the rule"
+        ),
+        nodes: vec![rule_path(acl, name), set_path(kind, set)],
+    })
+}
+
 /// The first rule of a list that matches every packet, if others follow.
 fn unconditional(rules: &[Compared<'_>]) -> Option<Warning> {
     let at = rules.iter().position(Compared::is_unconditional)?;
@@ -113,7 +141,7 @@ fn hidden(hidden: &Compared<'_>, hiding: &Compared<'_>) -> Warning {
         true => format!(
             "is redundant: {by}, which comes first, matches the same packets with the same action"
         ),
-        false if hidden.covers(hiding) => {
+        false if hidden.covers(hiding, &mut STEPS.clone()) => {
             format!(
                 "contradicts {by}, which comes first and matches the same packets: it has no effect"
             )

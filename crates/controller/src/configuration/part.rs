@@ -59,7 +59,8 @@ impl ChangedPart<'_> {
     fn attaches_access_lists(&self) -> bool {
         self.paths.iter().any(|path| {
             let rest = path.strip_prefix("/ietf-access-control-list:acls");
-            rest.is_some_and(|rest| !rest.starts_with("/acl["))
+            let own = ["/acl[", "/stoa-acl:defined-sets"];
+            rest.is_some_and(|rest| !own.iter().any(|own| rest.starts_with(own)))
         })
     }
 }

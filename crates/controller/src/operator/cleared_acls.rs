@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(seen(&cleared, state("ssh", "", 6)), [6, 600], "it was not cleared");
         assert_eq!(seen(&cleared, state("web", "", 4)), [4, 400], "it counts from 0 again");
         let mut other = state("web", "", 12);
-        other.rule.as_mut().unwrap().protocol = Some(6);
+        other.rule.as_mut().unwrap().protocols = vec![6];
         assert_eq!(seen(&cleared, other), [12, 1_200], "it is another rule");
         cleared.clear("other", &[]);
         assert_eq!(seen(&cleared, state("web", "", 13)), [3, 300]);

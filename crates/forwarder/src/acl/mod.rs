@@ -26,9 +26,9 @@ use crate::flow::tracker::Admission;
 /// The most rules of all lists.
 pub const RULES: usize = 4_096;
 
-/// The most entries of all classifiers: each has those of its lists, and a rule has one for each pair of its ranges of
-/// ports.
-pub const COMPILED: usize = 12_288;
+/// The most entries of all classifiers: each has those of its lists, and a rule has one for each way to combine a value
+/// of each of its conditions.
+pub const COMPILED: usize = stoa_api::acl::ENTRIES;
 
 /// In place of the id of a classifier: the interface has none, but flows of its packets are followed.
 pub const TRACK: u32 = u32::MAX;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stoa_api::acl::VALUES;
 use stoa_api::v1;
 use stoa_engine::INTERFACES;
 use stoa_engine::quiescence::Quiescence;
@@ -97,6 +98,11 @@ impl Limits {
         let rules = desired.acl_rules.len();
         if rules > crate::acl::RULES {
             let reason = format!("{rules} rules are more than {}", crate::acl::RULES);
+            return Err(("access lists".to_owned(), TableFull::of(Table::AclRules, reason)));
+        }
+        let values: usize = desired.acl_rules.values().map(|it| it.rule.values()).sum();
+        if values > VALUES {
+            let reason = format!("{values} values of the sets of rules are more than {VALUES}");
             return Err(("access lists".to_owned(), TableFull::of(Table::AclRules, reason)));
         }
         let vrfs = desired.vrfs.len() + 1;
@@ -221,7 +227,7 @@ impl Table {
     pub fn fix(self) -> String {
         match self {
             Self::AclCompiled => {
-                "This limit is fixed: attach the same lists in the same order to several interfaces, or use fewer rules."
+                "This limit is fixed: attach the same lists in the same order to several interfaces, or use fewer rules and smaller sets."
                     .to_owned()
             }
             Self::Interfaces | Self::Vrfs | Self::Rules | Self::AclRules => {

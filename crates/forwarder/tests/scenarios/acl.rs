@@ -16,7 +16,7 @@ pub fn list(mut setup: Setup, acl: &str, rules: &[(&str, RuleOfList)]) -> Setup 
     setup.0.acl_rules.retain(|(of, _), _| of != acl);
     let mut after = String::new();
     for (name, rule) in rules {
-        let rule = AclRule { after: after.clone(), rule: rule.clone() };
+        let rule = AclRule { after: after.clone(), sets: None, rule: rule.clone() };
         after = (*name).to_owned();
         setup.0.acl_rules.insert((acl.to_owned(), after.clone()), rule);
     }
@@ -50,7 +50,7 @@ pub fn all(action: Action) -> RuleOfList {
 /// A rule for a destination port of UDP.
 pub fn to_port(port: u16, action: Action) -> RuleOfList {
     let destination_ports = vec![(port, port)];
-    RuleOfList { protocol: Some(protocol::UDP), destination_ports, ..all(action) }
+    RuleOfList { protocols: vec![protocol::UDP], destination_ports, ..all(action) }
 }
 
 /// A UDP packet of each family from host `n` to the host behind east.
@@ -342,8 +342,11 @@ fn too_many_compiled_rules_are_refused_and_nothing_changes() {
         &["edge"],
     );
     let mut lab = Lab::new(&setup);
+    // Two interfaces and families, 5 ports a rule: 80,000 entries.
+    let ports = |at: u16| (0..5).map(|n| (n * 10_000 + at, n * 10_000 + at)).collect();
+    let with = |at| RuleOfList { destination_ports: ports(at), ..to_port(0, Action::Accept) };
     let rules: Vec<(String, RuleOfList)> =
-        (0..4_000).map(|at| (format!("{at}"), to_port(at as u16, Action::Accept))).collect();
+        (0..4_000).map(|at| (format!("{at}"), with(at))).collect();
     let named: Vec<(&str, RuleOfList)> =
         rules.iter().map(|(name, rule)| (name.as_str(), rule.clone())).collect();
     setup = input(list(setup, "large", &named), "west", &["edge", "large"]);
@@ -351,6 +354,12 @@ fn too_many_compiled_rules_are_refused_and_nothing_changes() {
     let refused = lab.apply(&setup).unwrap_err();
     assert!(refused.is_full, "{refused:?}");
     assert_eq!(refused.errors[0].path, "access lists");
+    let cause = &refused.errors[0].cause;
+    assert!(
+        cause.contains("80002 entries of attached lists are more than 65536: rule "),
+        "{cause}"
+    );
+    assert!(cause.contains("of access list large has 5 of them"), "{cause}");
     let limits = lab.state().list_limits();
     let limit = limits.iter().find(|it| it.name == "acl-rules-compiled").unwrap();
     assert_eq!((limit.used, limit.refused), (Some(2), 1));

@@ -188,7 +188,7 @@ fn errors_about_a_connection_need_a_number_that_is_under_way() {
 #[test]
 fn a_forged_segment_ends_no_connection_after_a_change() {
     let rule = |port| {
-        let rule = RuleOfList { protocol: Some(protocol::TCP), ..all(Action::Accept) };
+        let rule = RuleOfList { protocols: vec![protocol::TCP], ..all(Action::Accept) };
         let setup = list(Setup::three_ports(), "out", &[("out", stateful(rule))]);
         let refusals = [("port", to_port(port, Action::Drop)), ("rest", all(Action::Drop))];
         let setup = list(setup, "in", &refusals);

@@ -18,7 +18,7 @@ use crate::harness::*;
 #[test]
 fn a_change_of_rules_judges_flows_anew() {
     let to_web = |rule| gate(RuleOfList { destination_ports: vec![(80, 80)], ..rule });
-    let any = stateful(RuleOfList { protocol: Some(protocol::UDP), ..all(Action::Accept) });
+    let any = stateful(RuleOfList { protocols: vec![protocol::UDP], ..all(Action::Accept) });
     let mut lab = Lab::new(&gate(any.clone()));
     let packets = || udp_there((5000, 80)).into_iter().chain(udp_there((5000, 81)));
     let replies = || udp_back((80, 5000)).into_iter().chain(udp_back((81, 5000)));
@@ -73,7 +73,7 @@ fn a_change_of_rules_judges_flows_anew() {
 #[test]
 fn connections_outlive_changes_of_rules_that_match_their_syn() {
     let syn = RuleOfList {
-        protocol: Some(protocol::TCP),
+        protocols: vec![protocol::TCP],
         tcp_flags: (flag::SYN, flag::SYN | flag::ACK),
         ..all(Action::Accept)
     };

@@ -117,7 +117,7 @@ mod tests {
             acl: "edge".into(),
             name: "web".into(),
             family: 4,
-            protocol: Some(6),
+            protocols: vec![6],
             action: AclAction::AclReject.into(),
             ..AclRule::default()
         };

@@ -32,7 +32,8 @@ pub(super) fn add(
         let mut after = String::new();
         for (at, rule) in generate(set, table.ip == Ip::V6, SEED).into_iter().enumerate() {
             let rule = RuleOfList { is_stateful, ..translated(&rule, table, &sources) };
-            let rule = AclRule { after: std::mem::replace(&mut after, at.to_string()), rule };
+            let before = std::mem::replace(&mut after, at.to_string());
+            let rule = AclRule { after: before, sets: None, rule };
             desired.acl_rules.insert((list.to_owned(), after.clone()), rule);
         }
         lists.push(list.to_owned());
@@ -52,10 +53,10 @@ fn translated(rule: &classifier::Rule, table: &Table, sources: &[Prefix]) -> Rul
     let Range { first, last } = rule.lengths;
     RuleOfList {
         family: if table.ip == Ip::V4 { 4 } else { 6 },
-        source: rule.source.map(|prefix| moved(prefix, sources)),
-        destination: rule.destination.map(|prefix| moved(prefix, &table.prefixes)),
+        sources: rule.source.map(|prefix| moved(prefix, sources)).into_iter().collect(),
+        destinations: rule.destination.map(|it| moved(it, &table.prefixes)).into_iter().collect(),
         dscp: rule.dscp,
-        protocol: rule.protocol,
+        protocols: rule.protocol.into_iter().collect(),
         source_ports: ranges(rule.source_ports),
         destination_ports: ranges(rule.destination_ports),
         icmp_type: (is_icmp && rule.source_ports != Range::ANY).then_some(kind),

@@ -9,6 +9,8 @@ pub struct Acls {
     pub attachment_points: AttachmentPoints,
     #[serde(rename = "stoa-acl:flow-profile")]
     pub flow_profile: Vec<FlowProfile>,
+    #[serde(rename = "stoa-acl:defined-sets")]
+    pub defined_sets: DefinedSets,
 }
 
 /// How flows of entries are followed; a timeout of `None` is the default.
@@ -44,6 +46,50 @@ pub struct FlowTimeouts {
 pub struct FlowTcp {
     pub loose: bool,
     pub liberal: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct DefinedSets {
+    pub ipv4_prefix_sets: SetsOfKind<String>,
+    pub ipv6_prefix_sets: SetsOfKind<String>,
+    pub port_sets: SetsOfKind<PortOrRange>,
+    pub protocol_sets: SetsOfKind<u32>,
+}
+
+/// The sets of a kind.
+#[derive(Debug, Deserialize)]
+pub struct SetsOfKind<T> {
+    #[serde(
+        default = "Vec::new",
+        alias = "prefix-set",
+        alias = "port-set",
+        alias = "protocol-set"
+    )]
+    pub sets: Vec<DefinedSet<T>>,
+}
+
+impl<T> Default for SetsOfKind<T> {
+    fn default() -> Self {
+        Self { sets: Vec::new() }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub struct DefinedSet<T> {
+    pub name: String,
+    #[serde(default = "Vec::new", alias = "prefix", alias = "port", alias = "protocol")]
+    pub values: Vec<T>,
+    #[serde(default)]
+    pub include: Vec<String>,
+}
+
+/// A port, or "FIRST-LAST".
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum PortOrRange {
+    Port(u32),
+    Range(String),
 }
 
 #[derive(Debug, Deserialize)]
@@ -99,6 +145,18 @@ pub struct Matches {
 pub struct IpMatch {
     pub dscp: Option<u32>,
     pub protocol: Option<u32>,
+    #[serde(rename = "stoa-acl:protocol-set")]
+    pub protocol_set: Option<String>,
+    #[serde(
+        rename = "stoa-acl:source-ipv4-prefix-list",
+        alias = "stoa-acl:source-ipv6-prefix-list"
+    )]
+    pub source_set: Option<String>,
+    #[serde(
+        rename = "stoa-acl:destination-ipv4-prefix-list",
+        alias = "stoa-acl:destination-ipv6-prefix-list"
+    )]
+    pub destination_set: Option<String>,
     pub destination_ipv4_network: Option<String>,
     pub source_ipv4_network: Option<String>,
     pub destination_ipv6_network: Option<String>,
@@ -110,6 +168,13 @@ pub struct IpMatch {
 pub struct PortMatch {
     pub source_port: Ports,
     pub destination_port: Ports,
+    #[serde(rename = "stoa-acl:source-tcp-port-set", alias = "stoa-acl:source-udp-port-set")]
+    pub source_set: Option<String>,
+    #[serde(
+        rename = "stoa-acl:destination-tcp-port-set",
+        alias = "stoa-acl:destination-udp-port-set"
+    )]
+    pub destination_set: Option<String>,
     #[serde(rename = "stoa-acl:tcp-flags")]
     pub tcp_flags: TcpFlags,
 }

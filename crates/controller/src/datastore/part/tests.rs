@@ -56,7 +56,11 @@ const TEXT: &str = r#"{
   "ietf-access-control-list:acls": {
     "acl": [{"name": "edge", "type": "ietf-access-control-list:ipv4-acl-type", "aces": {"ace": [
       {"name": "web", "matches": {"tcp": {"destination-port": {"port": 80}}},
+       "actions": {"forwarding": "ietf-access-control-list:accept"}},
+      {"name": "dns", "matches": {"udp": {"stoa-acl:destination-udp-port-set": "dns"}},
        "actions": {"forwarding": "ietf-access-control-list:accept"}}]}}],
+    "stoa-acl:defined-sets": {"port-sets": {"port-set": [
+      {"name": "dns", "include": ["more"]}, {"name": "more", "port": [53]}]}},
     "attachment-points": {"interface": [{"interface-id": "lan",
       "ingress": {"acl-sets": {"acl-set": [{"name": "edge"}]}}}]}},
   "ietf-routing:routing": {

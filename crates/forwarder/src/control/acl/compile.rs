@@ -9,7 +9,7 @@ use stoa_tables::classifier::{
 };
 use stoa_tables::lpm::Kernel;
 
-use super::{AccessListState, Set};
+use super::Set;
 use crate::acl::{Classifier, Rule, Tracks};
 use crate::control::apply::ApplyError;
 use crate::control::desired::{self, Fragments, RuleOfList};
@@ -19,16 +19,31 @@ use crate::control::limits::Table;
 /// Entries that the control thread compiles at once, which takes it some milliseconds. A thread compiles more.
 const AT_ONCE: usize = 128;
 
+/// Entries that are written between two pauses: a tenth of a millisecond.
+const SLICE: usize = 2_048;
+
 /// An entry of a classifier.
 type Entry = classifier::Rule;
 
-/// A prefix for the classifier. Without one, all addresses of the family: the entry is of no other family.
-fn prefix(given: Option<desired::Prefix>, is_ip4: bool) -> Prefix {
+/// The prefixes of a list for the classifier. Without one, all addresses of the family: the entries are of no other
+/// family.
+fn prefixes(given: &[desired::Prefix], is_ip4: bool) -> Vec<Prefix> {
+    let one = |prefix: &desired::Prefix| match *prefix {
+        (IpAddr::V4(ip), len) => Prefix::Ip4 { address: ip.into(), len },
+        (IpAddr::V6(ip), len) => Prefix::Ip6 { address: ip.into(), len },
+    };
     match given {
-        Some((IpAddr::V4(ip), len)) => Prefix::Ip4 { address: ip.into(), len },
-        Some((IpAddr::V6(ip), len)) => Prefix::Ip6 { address: ip.into(), len },
-        None if is_ip4 => Prefix::Ip4 { address: 0, len: 0 },
-        None => Prefix::Ip6 { address: 0, len: 0 },
+        [] if is_ip4 => vec![Prefix::Ip4 { address: 0, len: 0 }],
+        [] => vec![Prefix::Ip6 { address: 0, len: 0 }],
+        given => given.iter().map(one).collect(),
+    }
+}
+
+/// The ranges of a list. `icmp`: the type or the code in their place.
+fn ranges(given: &[(u16, u16)], icmp: Option<u8>) -> Vec<Range> {
+    match given {
+        [] => vec![icmp.map_or(Range::ANY, |byte| Range::one(byte.into()))],
+        given => given.iter().map(|(first, last)| Range { first: *first, last: *last }).collect(),
     }
 }
 
@@ -43,14 +58,20 @@ fn fragments(given: Fragments) -> u8 {
     }
 }
 
-/// The entries of a rule: one for each pair of its ranges of ports.
-pub(super) fn entries(rule: &RuleOfList, is_ip4: bool) -> impl Iterator<Item = Entry> {
-    let ranges = |ranges: &[(u16, u16)], icmp: Option<u8>| match ranges {
-        [] => vec![icmp.map_or(Range::ANY, |byte| Range::one(byte.into()))],
-        ranges => ranges.iter().map(|(first, last)| Range { first: *first, last: *last }).collect(),
+/// Adds the entries of a rule for a family: one for each way to combine a value of each of its lists. Their order does
+/// not matter: they are of one rule.
+pub(super) fn add_entries(rule: &RuleOfList, is_ip4: bool, all: &mut Vec<Entry>) {
+    if rule.matches_nothing {
+        return;
+    }
+    let sources = prefixes(&rule.sources, is_ip4);
+    let destinations = prefixes(&rule.destinations, is_ip4);
+    let protocols = match rule.protocols.as_slice() {
+        [] => vec![None],
+        given => given.iter().copied().map(Some).collect(),
     };
-    let sources = ranges(&rule.source_ports, rule.icmp_type);
-    let destinations = ranges(&rule.destination_ports, rule.icmp_code);
+    let source_ranges = ranges(&rule.source_ports, rule.icmp_type);
+    let destination_ranges = ranges(&rule.destination_ports, rule.icmp_code);
     let (first, last) = rule.length.unwrap_or((0, u16::MAX));
     // A range of all ports is a condition, too: later fragments have no ports.
     let all_parts = fragments(rule.fragments);
@@ -58,10 +79,7 @@ pub(super) fn entries(rule: &RuleOfList, is_ip4: bool) -> impl Iterator<Item = E
         true => all_parts & !Fragment::Later.bit(),
         false => all_parts,
     };
-    let all = Entry {
-        source: Some(prefix(rule.source, is_ip4)),
-        destination: Some(prefix(rule.destination, is_ip4)),
-        protocol: rule.protocol,
+    let base = Entry {
         tcp_flags: rule.tcp_flags.0,
         tcp_flags_mask: rule.tcp_flags.1,
         dscp: rule.dscp,
@@ -69,15 +87,26 @@ pub(super) fn entries(rule: &RuleOfList, is_ip4: bool) -> impl Iterator<Item = E
         lengths: Range { first, last },
         ..Entry::default()
     };
-    sources.into_iter().flat_map(move |source_ports| {
-        let with = move |destination_ports| Entry { source_ports, destination_ports, ..all };
-        destinations.clone().into_iter().map(with)
-    })
-}
-
-/// How many entries a rule has.
-pub(super) fn entry_count(rule: &RuleOfList) -> usize {
-    rule.source_ports.len().max(1) * rule.destination_ports.len().max(1)
+    all.reserve(rule.entries());
+    for source in &sources {
+        for destination in &destinations {
+            for protocol in &protocols {
+                let of_ends = Entry {
+                    source: Some(*source),
+                    destination: Some(*destination),
+                    protocol: *protocol,
+                    ..base
+                };
+                for source_ports in source_ranges.iter().copied() {
+                    all.extend(destination_ranges.iter().map(|destination_ports| Entry {
+                        source_ports,
+                        destination_ports: *destination_ports,
+                        ..of_ends
+                    }));
+                }
+            }
+        }
+    }
 }
 
 /// Why there is no tree of entries.
@@ -109,32 +138,39 @@ pub(super) fn build(entries: &[Entry], kernel: Kernel) -> Result<ClassifierReade
     Ok(reader.clone().with_kernel(kernel).unwrap_or(reader))
 }
 
-impl AccessListState {
-    /// The entries of the lists of a set, and the rule of each.
-    fn entries_of(&self, set: &Set) -> (Vec<Entry>, Vec<Rule>) {
+impl ForwarderState {
+    /// The entries of the lists of a set, and the rule of each. Urgent work runs between rules.
+    fn entries_of(&mut self, set: &Set) -> (Vec<Entry>, Vec<Rule>) {
         let family = if set.is_ip4 { 4 } else { 6 };
-        let (mut all, mut rules) = (Vec::new(), Vec::new());
-        let installed = set.lists.iter().flat_map(|acl| self.list(acl));
-        for installed in installed.filter(|it| it.rule.rule.is_of(family)) {
-            let rule = &installed.rule.rule;
-            all.extend(entries(rule, set.is_ip4));
-            let tracks = Tracks { rule: installed.number, profile: installed.profile };
-            let tracks = rule.is_stateful.then_some(tracks);
-            let of_workers = Rule { action: rule.action, tracks, hits: installed.hits.clone() };
-            rules.resize(all.len(), of_workers);
+        let (mut all, mut rules, mut paused) = (Vec::new(), Vec::new(), 0);
+        for acl in &set.lists {
+            for at in 0..self.capabilities.acl.list(acl).len() {
+                let Some(installed) = self.capabilities.acl.list(acl).get(at) else { break };
+                let rule = &installed.rule.rule;
+                if !rule.is_of(family) {
+                    continue;
+                }
+                add_entries(rule, set.is_ip4, &mut all);
+                let tracks = Tracks { rule: installed.number, profile: installed.profile };
+                let tracks = rule.is_stateful.then_some(tracks);
+                let hits = installed.hits.clone();
+                rules.resize(all.len(), Rule { action: rule.action, tracks, hits });
+                if all.len() - paused >= SLICE {
+                    self.pause((all.len() - paused) as u32);
+                    paused = all.len();
+                }
+            }
         }
         (all, rules)
     }
-}
 
-impl ForwarderState {
     /// Compiles the lists of a set. Urgent work runs meanwhile.
     pub(super) fn compile_acls(
         &mut self,
         id: u32,
         set: &Set,
     ) -> Result<Arc<Classifier>, ApplyError> {
-        let (entries, rules) = self.capabilities.acl.entries_of(set);
+        let (entries, rules) = self.entries_of(set);
         let kernel = self.shared.kernel.lookup();
         let reader = match entries.len() {
             0 => self.empty_tree(kernel),

@@ -1,6 +1,6 @@
 //! What is in force of access lists: for operators, and for audits.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,8 +13,9 @@ use crate::acl::Hits;
 use crate::control::desired::message;
 use crate::control::forwarder_state::ForwarderState;
 
-/// Rules of a page: about a millisecond.
+/// Rules of a page, and values of the lists of these rules: about a millisecond each.
 const PAGE: usize = 1_024;
+const VALUES: usize = 8_192;
 
 /// Where a listing continues: at this list, behind so many of its rules.
 pub(in crate::control) type Position = (String, usize);
@@ -47,25 +48,26 @@ impl ForwarderState {
         only: &str,
         (first, skipped): Position,
     ) -> (Vec<v1::AclRuleState>, Option<Position>) {
-        let mut page = Vec::new();
+        let (mut page, mut values) = (Vec::new(), 0);
         let lists = &self.capabilities.acl.lists;
         for (name, list) in lists.range(first.clone()..) {
             if !only.is_empty() && name != only {
                 continue;
             }
             let begin = if *name == first { skipped } else { 0 };
-            let left = PAGE - page.len();
-            let rules = list.iter().enumerate().skip(begin);
-            page.extend(rules.take(left).map(|(position, it)| state(position, it)));
-            if page.len() == PAGE {
-                return (page, Some((name.clone(), begin + left)));
+            for (position, it) in list.iter().enumerate().skip(begin) {
+                if page.len() == PAGE || values >= VALUES {
+                    return (page, Some((name.clone(), position)));
+                }
+                values += it.rule.rule.values();
+                page.push(state(position, it));
             }
         }
         (page, None)
     }
 
-    /// Adds the rules that workers have in every set of their list. Rules of lists that no interface has are in force
-    /// by being known.
+    /// Adds the rules of which workers have all entries in every set of their list. Rules of lists that no interface has
+    /// are in force by being known.
     pub(super) fn add_acl_entries(&self, tally: &mut Tally) {
         let acls = &self.capabilities.acl;
         let mut lost: HashSet<*const Hits> = HashSet::new();
@@ -73,10 +75,13 @@ impl ForwarderState {
             let family = if set.is_ip4 { 4 } else { 6 };
             let expected = set.lists.iter().filter_map(|acl| acls.lists.get(acl)).flatten();
             let expected = expected.filter(|it| it.rule.rule.is_of(family));
-            let in_force: HashSet<_> =
-                compiled.rules.iter().map(|rule| Arc::as_ptr(&rule.hits)).collect();
-            let pointers = expected.map(|it| Arc::as_ptr(&it.hits));
-            lost.extend(pointers.filter(|it| !in_force.contains(it)));
+            let mut entries: HashMap<*const Hits, usize> = HashMap::new();
+            for rule in &compiled.rules {
+                *entries.entry(Arc::as_ptr(&rule.hits)).or_default() += 1;
+            }
+            let in_force = |it: &Arc<Hits>| entries.get(&Arc::as_ptr(it)).copied().unwrap_or(0);
+            let missing = expected.filter(|it| in_force(&it.hits) < it.rule.rule.entries());
+            lost.extend(missing.map(|it| Arc::as_ptr(&it.hits)));
         }
         for installed in acls.lists.values().flatten() {
             if !lost.contains(&Arc::as_ptr(&installed.hits)) {

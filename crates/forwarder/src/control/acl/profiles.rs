@@ -73,7 +73,7 @@ mod tests {
         };
         let installed = |profile| Installed {
             key: ("edge".to_owned(), "rule".to_owned()),
-            rule: AclRule { after: String::new(), rule: rule(profile) },
+            rule: AclRule { after: String::new(), sets: None, rule: rule(profile) },
             hits: Arc::new(Hits::new(1)),
             number: 1,
             profile: 0,

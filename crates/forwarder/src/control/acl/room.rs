@@ -1,10 +1,11 @@
 //! How many entries classifiers have together, and whether there is room for those that a change needs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{Set, compile};
+use super::Set;
 use crate::acl::COMPILED;
 use crate::control::apply::ApplyError;
+use crate::control::desired::{AclRuleKey, RuleOfList};
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::limits::Table;
 
@@ -33,15 +34,29 @@ impl ForwarderState {
         if all <= COMPILED {
             return Ok(());
         }
-        let reason = format!("{all} entries of attached lists are more than {COMPILED}");
+        let largest = match self.largest_rule(needed) {
+            Some((entries, (acl, name))) => {
+                format!(": rule {name} of access list {acl} has {entries} of them")
+            }
+            None => String::new(),
+        };
+        let reason = format!("{all} entries of attached lists are more than {COMPILED}{largest}");
         let full = self.fib.table_full(Table::AclCompiled, reason);
         Err(ApplyError::full("access lists", &full))
+    }
+
+    /// The rule with the most entries in these sets, if it has several.
+    fn largest_rule(&self, sets: &HashSet<Set>) -> Option<(usize, &AclRuleKey)> {
+        let lists: BTreeSet<&String> = sets.iter().flat_map(|set| &set.lists).collect();
+        let rules = lists.into_iter().flat_map(|acl| self.capabilities.acl.list(acl));
+        let entries = rules.map(|it| (it.rule.rule.entries(), &it.key));
+        entries.max_by_key(|(entries, _)| *entries).filter(|(entries, _)| *entries > 1)
     }
 
     /// The entries of the rules of a list for packets of a family.
     fn entries_of_list(&self, acl: &str, is_ip4: bool) -> usize {
         let family = if is_ip4 { 4 } else { 6 };
         let rules = self.capabilities.acl.list(acl).iter().map(|it| &it.rule.rule);
-        rules.filter(|rule| rule.is_of(family)).map(compile::entry_count).sum()
+        rules.filter(|rule| rule.is_of(family)).map(RuleOfList::entries).sum()
     }
 }

@@ -7,7 +7,7 @@ use stoa_tables::classifier::{ClassifierError, ClassifierLimit, NO_RULE};
 use stoa_tables::lpm::Kernel;
 use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 
-use super::compile::{BuildError, build, entries, entry_count};
+use super::compile::{BuildError, add_entries, build};
 use crate::acl::Action;
 use crate::acl::keys::{Family, Ip4, Ip6, first};
 use crate::control::desired::{Fragments, RuleOfList, network};
@@ -117,14 +117,16 @@ fn range(most: u16) -> impl Strategy<Value = (u16, u16)> {
 
 fn rule(is_ip4: bool) -> impl Strategy<Value = RuleOfList> {
     let lengths: &[u8] = if is_ip4 { &[0, 1, 9, 24, 31] } else { &[0, 28, 58, 88, 127] };
-    let prefix = || {
-        prop::option::of((address(is_ip4), prop::sample::select(lengths)))
-            .prop_map(|it| it.map(|(ip, length)| (network(ip, length), length)))
+    // Some of a list overlap.
+    let prefixes = || {
+        let one = (address(is_ip4), prop::sample::select(lengths))
+            .prop_map(|(ip, length)| (network(ip, length), length));
+        prop_oneof![1 => Just(Vec::new()), 1 => prop::collection::vec(one, 1..4)]
     };
     let ports = || prop_oneof![4 => range(4), 1 => Just((0, u16::MAX))];
     let ranges = || prop::collection::vec(ports(), 0..3);
     let of_upper = (
-        prop::option::of(upper(is_ip4)),
+        protocols(is_ip4),
         (ranges(), ranges()),
         (0..4_u8, prop_oneof![Just(0), 0..4_u8]),
         (prop::option::of(0..4_u8), prop::option::of(0..4_u8)),
@@ -141,41 +143,55 @@ fn rule(is_ip4: bool) -> impl Strategy<Value = RuleOfList> {
     let shortest = if is_ip4 { 40 } else { 60 };
     let length = prop::option::weighted(0.2, range(10))
         .prop_map(move |it| it.map(|(first, last)| (shortest + first, shortest + last)));
-    let rest = (prop::option::weighted(0.3, 0..2_u8), fragments, length, any::<bool>());
-    ((prefix(), prefix()), of_upper, rest).prop_map(move |(ends, of_upper, rest)| {
-        let (protocol, ports, (flags, mask), icmp) = of_upper;
-        let (dscp, fragments, length, is_of_both) = rest;
-        let is_open = ends.0.is_none() && ends.1.is_none() && is_of_both;
+    let never = prop::bool::weighted(0.05);
+    let rest = (prop::option::weighted(0.3, 0..2_u8), fragments, length, any::<bool>(), never);
+    ((prefixes(), prefixes()), of_upper, rest).prop_map(move |(ends, of_upper, rest)| {
+        let (protocols, ports, (flags, mask), icmp) = of_upper;
+        let (dscp, fragments, length, is_of_both, matches_nothing) = rest;
+        let is_open = ends.0.is_empty() && ends.1.is_empty() && is_of_both;
         let family = if is_ip4 { 4 } else { 6 };
         let mut rule = RuleOfList {
             family: if is_open { 0 } else { family },
-            source: ends.0,
-            destination: ends.1,
+            sources: ends.0,
+            destinations: ends.1,
             dscp,
-            protocol,
+            protocols,
             fragments,
             length,
+            matches_nothing,
             ..RuleOfList::all(Action::Accept)
         };
         if fragments == Fragments::Later {
             return rule;
         }
-        match protocol {
-            Some(TCP | UDP) => (rule.source_ports, rule.destination_ports) = ports,
-            Some(ICMP4 | ICMP6) if !is_open => (rule.icmp_type, rule.icmp_code) = icmp,
+        let has_ports =
+            |all: &[u8]| !all.is_empty() && all.iter().all(|it| [TCP, UDP].contains(it));
+        match rule.protocols.as_slice() {
+            [ICMP4 | ICMP6] if !is_open => (rule.icmp_type, rule.icmp_code) = icmp,
+            all if has_ports(all) => (rule.source_ports, rule.destination_ports) = ports,
             _ => {}
         }
-        if protocol == Some(TCP) {
+        if rule.protocols == [TCP] {
             rule.tcp_flags = (flags & mask, mask);
         }
         rule
     })
 }
 
+/// None, one or several protocols, as rules have them.
+fn protocols(is_ip4: bool) -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        2 => Just(Vec::new()),
+        3 => upper(is_ip4).prop_map(|it| vec![it]),
+        1 => Just(vec![TCP, UDP]),
+        1 => prop::collection::vec(upper(is_ip4), 2..4),
+    ]
+}
+
 /// Whether a packet meets a rule, condition by condition.
 fn meets(rule: &RuleOfList, packet: &Packet) -> bool {
-    let is_in = |prefix: Option<(IpAddr, u8)>, ip: IpAddr| {
-        prefix.is_none_or(|(of, length)| network(ip, length) == of)
+    let is_in = |prefixes: &[(IpAddr, u8)], ip: IpAddr| {
+        prefixes.is_empty() || prefixes.iter().any(|(of, length)| network(ip, *length) == *of)
     };
     let is_within = |(first, last): (u16, u16), value: u16| (first..=last).contains(&value);
     let is_one_of = |ranges: &[(u16, u16)], value: u16| {
@@ -197,10 +213,11 @@ fn meets(rule: &RuleOfList, packet: &Packet) -> bool {
         && rule.icmp_type.is_none_or(|it| u16::from(it) == a)
         && rule.icmp_code.is_none_or(|it| u16::from(it) == b)
         && packet.flags & rule.tcp_flags.1 == rule.tcp_flags.0;
-    is_in(rule.source, packet.source)
-        && is_in(rule.destination, packet.destination)
+    !rule.matches_nothing
+        && is_in(&rule.sources, packet.source)
+        && is_in(&rule.destinations, packet.destination)
         && rule.dscp.is_none_or(|it| it == packet.dscp)
-        && rule.protocol.is_none_or(|it| it == packet.protocol)
+        && (rule.protocols.is_empty() || rule.protocols.contains(&packet.protocol))
         && rule.length.is_none_or(|it| is_within(it, packet.length()))
         && part
         && (!reads_upper || packet.part != Fragments::Later && upper)
@@ -209,8 +226,8 @@ fn meets(rule: &RuleOfList, packet: &Packet) -> bool {
 fn check<F: Family>(rules: &[RuleOfList], packets: &[Packet]) {
     let (mut all, mut owners) = (Vec::new(), Vec::new());
     for (number, rule) in rules.iter().enumerate() {
-        all.extend(entries(rule, F::IS_IP4));
-        assert_eq!(all.len(), owners.len() + entry_count(rule));
+        add_entries(rule, F::IS_IP4, &mut all);
+        assert_eq!(all.len(), owners.len() + rule.entries());
         owners.resize(all.len(), number);
     }
     for kernel in [Kernel::Bits, Kernel::detect()] {

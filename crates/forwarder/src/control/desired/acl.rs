@@ -10,14 +10,11 @@ use super::held::Held;
 use super::{
     DesiredState, Prefix, ValidationErrors, address, bits, flow_profile as profiles, network,
 };
-use crate::acl::Action;
+use crate::acl::{Action, COMPILED};
 use crate::flow::profiles::Profile;
 
 /// List and name of a rule.
 pub type AclRuleKey = (String, String);
-
-/// Ranges of ports of one rule and direction, at most: each pair is compiled by itself.
-const RANGES: usize = 16;
 
 /// Which parts of packets a rule matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +40,8 @@ const PORTS: [u8; 5] = [protocol::TCP, protocol::UDP, 33, 132, 136];
 pub struct AclRule {
     /// The rule before it; "": it is the first.
     pub after: String,
+    /// The names of the sets that its lists have been, for operators: they change nothing.
+    pub sets: Option<v1::AclRuleSets>,
     /// What it does.
     pub rule: RuleOfList,
 }
@@ -52,14 +51,14 @@ pub struct AclRule {
 pub struct RuleOfList {
     /// 4 or 6; 0: both.
     pub family: u8,
-    /// Source prefix.
-    pub source: Option<Prefix>,
-    /// Destination prefix.
-    pub destination: Option<Prefix>,
+    /// Source prefixes; empty: any.
+    pub sources: Vec<Prefix>,
+    /// Destination prefixes; empty: any.
+    pub destinations: Vec<Prefix>,
     /// DSCP, at most 63.
     pub dscp: Option<u8>,
-    /// Upper-layer protocol.
-    pub protocol: Option<u8>,
+    /// Upper-layer protocols; empty: any.
+    pub protocols: Vec<u8>,
     /// First and last source ports; empty: any.
     pub source_ports: Vec<(u16, u16)>,
     /// First and last destination ports; empty: any.
@@ -80,6 +79,8 @@ pub struct RuleOfList {
     pub is_stateful: bool,
     /// How its flows are followed; `None`: by the defaults.
     pub flow_profile: Option<Profile>,
+    /// Whether no packet matches it, whatever its conditions.
+    pub matches_nothing: bool,
 }
 
 impl RuleOfList {
@@ -98,10 +99,10 @@ impl RuleOfList {
     pub fn all(action: Action) -> Self {
         Self {
             family: 0,
-            source: None,
-            destination: None,
+            sources: Vec::new(),
+            destinations: Vec::new(),
             dscp: None,
-            protocol: None,
+            protocols: Vec::new(),
             source_ports: Vec::new(),
             destination_ports: Vec::new(),
             icmp_type: None,
@@ -112,7 +113,27 @@ impl RuleOfList {
             action,
             is_stateful: false,
             flow_profile: None,
+            matches_nothing: false,
         }
+    }
+
+    /// How many entries of a tree it has for a family: one for each way to combine a value of each list.
+    pub fn entries(&self) -> usize {
+        let lists = [
+            self.sources.len(),
+            self.destinations.len(),
+            self.protocols.len(),
+            self.source_ports.len(),
+            self.destination_ports.len(),
+        ];
+        let product = lists.into_iter().fold(1_usize, |all, it| all.saturating_mul(it.max(1)));
+        if self.matches_nothing { 0 } else { product }
+    }
+
+    /// How many values its lists have.
+    pub fn values(&self) -> usize {
+        let ports = self.source_ports.len() + self.destination_ports.len();
+        self.sources.len() + self.destinations.len() + self.protocols.len() + ports
     }
 }
 
@@ -183,7 +204,7 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
     if !matches!(rule.family, 0 | 4 | 6) {
         return fault("has an invalid family", "Use 4, 6, or 0 for both.");
     }
-    if rule.family == 0 && (rule.source.is_some() || rule.destination.is_some()) {
+    if rule.family == 0 && !(rule.sources.is_empty() && rule.destinations.is_empty()) {
         return fault("has addresses without a family", "Set the family.");
     }
     let action = match v1::AclAction::try_from(rule.action) {
@@ -216,10 +237,10 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
     };
     let rule_of_list = RuleOfList {
         family: rule.family as u8,
-        source: prefix(rule.source.as_ref(), rule.family)?,
-        destination: prefix(rule.destination.as_ref(), rule.family)?,
+        sources: prefixes(&rule.sources, rule.family)?,
+        destinations: prefixes(&rule.destinations, rule.family)?,
         dscp: small(rule.dscp, 63)?,
-        protocol: small(rule.protocol, 255)?,
+        protocols: protocols(&rule.protocols)?,
         source_ports: ports(&rule.source_ports)?,
         destination_ports: ports(&rule.destination_ports)?,
         icmp_type: small(rule.icmp_type, 255)?,
@@ -230,12 +251,19 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
         action,
         is_stateful: rule.stateful,
         flow_profile: flow_profile(rule)?,
+        matches_nothing: rule.matches_nothing,
     };
     if rule.stateful && action != Action::Accept {
         return fault("is stateful and does not accept", "Use the action accept.");
     }
     check_upper(&rule_of_list)?;
-    Ok(AclRule { after: rule.after.clone(), rule: rule_of_list })
+    let entries = rule_of_list.entries();
+    if entries > COMPILED {
+        let cause = format!("has {entries} combinations of its values, more than {COMPILED}");
+        return fault(cause, "Use fewer prefixes, protocols or ranges of ports.");
+    }
+    let (after, sets) = (rule.after.clone(), rule.sets.clone());
+    Ok(AclRule { after, sets, rule: rule_of_list })
 }
 
 /// How the flows of a rule are followed.
@@ -255,14 +283,15 @@ fn check_upper(rule: &RuleOfList) -> Result<(), Fault> {
     let has_ports = !rule.source_ports.is_empty() || !rule.destination_ports.is_empty();
     let has_type = rule.icmp_type.is_some() || rule.icmp_code.is_some();
     let has_flags = rule.tcp_flags.1 != 0;
-    if has_ports && !rule.protocol.is_some_and(|it| PORTS.contains(&it)) {
+    let have_ports = rule.protocols.iter().all(|it| PORTS.contains(it));
+    if has_ports && (rule.protocols.is_empty() || !have_ports) {
         return fault("has ports without a protocol that has them", "Set the protocol.");
     }
     let icmp = if rule.family == 4 { protocol::ICMP4 } else { protocol::ICMP6 };
-    if has_type && (rule.family == 0 || rule.protocol != Some(icmp)) {
+    if has_type && (rule.family == 0 || rule.protocols != [icmp]) {
         return fault("has an ICMP type without its family and protocol", "Set both.");
     }
-    if has_flags && rule.protocol != Some(protocol::TCP) {
+    if has_flags && rule.protocols != [protocol::TCP] {
         return fault("has TCP flags without the protocol TCP", "Set the protocol.");
     }
     if rule.fragments == Fragments::Later && (has_ports || has_type || has_flags) {
@@ -287,9 +316,6 @@ fn range(range: &v1::PortRange) -> Option<(u16, u16)> {
 }
 
 fn ports(ranges: &[v1::PortRange]) -> Result<Vec<(u16, u16)>, Fault> {
-    if ranges.len() > RANGES {
-        return fault(format!("has {} ranges of ports", ranges.len()), "Use at most 16.");
-    }
     let one = |it: &v1::PortRange| match range(it) {
         Some(range) => Ok(range),
         None => fault(
@@ -300,8 +326,16 @@ fn ports(ranges: &[v1::PortRange]) -> Result<Vec<(u16, u16)>, Fault> {
     ranges.iter().map(one).collect()
 }
 
-fn prefix(prefix: Option<&v1::Prefix>, family: u32) -> Result<Option<Prefix>, Fault> {
-    let Some(prefix) = prefix else { return Ok(None) };
+fn protocols(numbers: &[u32]) -> Result<Vec<u8>, Fault> {
+    let one = |number: &u32| Ok(small(Some(*number), 255)?.unwrap_or_default());
+    numbers.iter().map(one).collect()
+}
+
+fn prefixes(prefixes: &[v1::Prefix], family: u32) -> Result<Vec<Prefix>, Fault> {
+    prefixes.iter().map(|it| prefix(it, family)).collect()
+}
+
+fn prefix(prefix: &v1::Prefix, family: u32) -> Result<Prefix, Fault> {
     let ip = address(&prefix.address).filter(|ip| ip.is_ipv4() == (family == 4));
     let Some(ip) = ip.filter(|ip| prefix.length <= u32::from(bits(*ip))) else {
         let cause = "has a prefix that is too long, or of another family";
@@ -311,7 +345,7 @@ fn prefix(prefix: Option<&v1::Prefix>, family: u32) -> Result<Option<Prefix>, Fa
     if network(ip, length) != ip {
         return fault(format!("has host bits set in {ip}/{length}"), "Clear the host bits.");
     }
-    Ok(Some((ip, length)))
+    Ok((ip, length))
 }
 
 impl DesiredState {

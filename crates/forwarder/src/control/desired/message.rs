@@ -81,10 +81,10 @@ pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1
         name: name.clone(),
         after: it.after.clone(),
         family: rule.family.into(),
-        source: rule.source.map(prefix),
-        destination: rule.destination.map(prefix),
+        sources: rule.sources.iter().copied().map(prefix).collect(),
+        destinations: rule.destinations.iter().copied().map(prefix).collect(),
         dscp: rule.dscp.map(u32::from),
-        protocol: rule.protocol.map(u32::from),
+        protocols: rule.protocols.iter().map(|it| (*it).into()).collect(),
         source_ports: rule.source_ports.iter().map(range).collect(),
         destination_ports: rule.destination_ports.iter().map(range).collect(),
         icmp_type: rule.icmp_type.map(u32::from),
@@ -96,6 +96,8 @@ pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1
         action: action.into(),
         stateful: rule.is_stateful,
         flow_profile: rule.flow_profile.as_ref().map(flow_profile::message),
+        matches_nothing: rule.matches_nothing,
+        sets: it.sets.clone(),
     }
 }
 

@@ -190,23 +190,23 @@ fn access_lists(mut setup: Setup) -> Setup {
     let first = [
         RuleOfList { dscp: Some(12), ..all(Action::Drop) },
         RuleOfList {
-            protocol: Some(17),
+            protocols: vec![17],
             destination_ports: vec![(7, 7), (3000, 4000)],
             ..all(Action::Reject)
         },
         RuleOfList { fragments: Fragments::Later, length: Some((0, 100)), ..all(Action::Drop) },
-        RuleOfList { protocol: Some(6), tcp_flags: (2, 0x12), ..all(Action::Reject) },
+        RuleOfList { protocols: vec![6], tcp_flags: (2, 0x12), ..all(Action::Reject) },
     ];
     let second = [
-        RuleOfList { family: 6, protocol: Some(58), icmp_type: Some(1), ..all(Action::Drop) },
+        RuleOfList { family: 6, protocols: vec![58], icmp_type: Some(1), ..all(Action::Drop) },
         all(Action::Accept),
     ];
     for (acl, rules) in [("first", &first[..]), ("second", &second[..])] {
         let mut after = String::new();
         for (at, rule) in rules.iter().enumerate() {
             let name = at.to_string();
-            let rule =
-                AclRule { after: std::mem::replace(&mut after, name.clone()), rule: rule.clone() };
+            let after = std::mem::replace(&mut after, name.clone());
+            let rule = AclRule { after, sets: None, rule: rule.clone() };
             setup.0.acl_rules.insert((acl.to_owned(), name), rule);
         }
     }

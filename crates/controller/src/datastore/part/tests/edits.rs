@@ -41,6 +41,14 @@ fn merge(interface: &str) -> Edit {
     Edit::Merge { body }
 }
 
+/// Adds a set of ports, or to it.
+fn merge_sets(set: &str) -> Edit {
+    let sets = format!(r#"{{"port-sets": {{"port-set": [{set}]}}}}"#);
+    let body =
+        format!(r#"{{"ietf-access-control-list:acls": {{"stoa-acl:defined-sets": {sets}}}}}"#);
+    Edit::Merge { body }
+}
+
 /// Edits that cost what they change: nothing else depends on them.
 pub(super) fn cheap() -> Vec<Edit> {
     let daemon = "/ietf-routing:routing/control-plane-protocols\
@@ -48,6 +56,8 @@ pub(super) fn cheap() -> Vec<Edit> {
     let rule = "/ietf-routing:routing/stoa-policy:policy\
                 /rule[vrf='default'][address-family='ipv4'][priority='100']";
     let ace = "/ietf-access-control-list:acls/acl[name='edge']/aces/ace[name='web']";
+    let ports =
+        "/ietf-access-control-list:acls/stoa-acl:defined-sets/port-sets/port-set[name='more']";
     let router =
         format!("{}/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance[vrid='7']", interface("lan"));
     let new = r#"{"name": "new", "type": "iana-if-type:l2vlan", "stoa-interfaces:sub-interface":
@@ -86,6 +96,8 @@ pub(super) fn cheap() -> Vec<Edit> {
         set(format!("{rule}/match/dscp"), "46"),
         set(format!("{ace}/actions/forwarding"), "ietf-access-control-list:drop"),
         set(format!("{ace}/matches/tcp/destination-port/port"), "443"),
+        delete(format!("{ports}/port[.='53']")),
+        merge_sets(r#"{"name": "more", "port": ["853-860"]}"#),
         set("/stoa-management:management/user[name='ann']/admin".to_owned(), "true"),
     ]
 }
@@ -99,6 +111,9 @@ pub(super) fn others() -> Vec<Edit> {
     let acls = "/ietf-access-control-list:acls";
     let mut all = vec![
         delete(acls.to_owned()),
+        delete(format!("{acls}/stoa-acl:defined-sets")),
+        delete(format!("{acls}/stoa-acl:defined-sets/port-sets/port-set[name='more']")),
+        merge_sets(r#"{"name": "more", "include": ["dns"]}"#),
         delete(format!("{acls}/attachment-points")),
         delete(format!("{acls}/attachment-points/interface[interface-id='lan']")),
         set(format!("{acls}/acl[name='edge']/type"), "ietf-access-control-list:ipv6-acl-type"),

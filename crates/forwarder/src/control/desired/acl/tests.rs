@@ -36,29 +36,39 @@ fn invalid_rules_are_refused() {
         parsed(vec![rule]).err().unwrap_or_default().len()
     };
     assert_eq!(with(|_| {}), 0);
-    let wrong: [fn(&mut v1::AclRule); 16] = [
+    let wrong: [fn(&mut v1::AclRule); 19] = [
         |it| (it.stateful, it.action) = (true, v1::AclAction::AclDrop.into()),
         |it| it.family = 5,
         |it| it.acl.clear(),
         |it| it.dscp = Some(64),
-        |it| it.protocol = Some(256),
+        |it| it.protocols = vec![6, 256],
         |it| it.tcp_flags = 2,
         |it| it.action = 7,
         |it| it.fragment = 7,
         |it| {
-            it.protocol = Some(17);
+            it.protocols = vec![17];
             it.source_ports = vec![v1::PortRange { first: 9, last: 8 }];
         },
         |it| it.source_ports = vec![v1::PortRange { first: 1, last: 8 }],
-        |it| it.icmp_type = Some(8),
-        |it| (it.icmp_type, it.protocol) = (Some(8), Some(58)),
-        |it| (it.tcp_flags_mask, it.protocol) = (2, Some(17)),
         |it| {
-            (it.tcp_flags_mask, it.protocol) = (2, Some(6));
+            it.protocols = vec![6, 47];
+            it.source_ports = vec![v1::PortRange { first: 8, last: 8 }];
+        },
+        |it| it.icmp_type = Some(8),
+        |it| (it.icmp_type, it.protocols) = (Some(8), vec![58]),
+        |it| (it.tcp_flags_mask, it.protocols) = (2, vec![17]),
+        |it| (it.tcp_flags_mask, it.protocols) = (2, vec![6, 17]),
+        |it| {
+            (it.tcp_flags_mask, it.protocols) = (2, vec![6]);
             it.fragment = v1::AclFragment::LaterFragment.into();
         },
         |it| it.length = Some(v1::PortRange { first: 0, last: 65_536 }),
-        |it| it.source = Some(v1::Prefix { address: vec![10, 0, 0, 1], length: 8 }),
+        |it| it.sources = vec![v1::Prefix { address: vec![10, 0, 0, 1], length: 8 }],
+        |it| {
+            it.protocols = vec![17];
+            it.source_ports = vec![v1::PortRange { first: 8, last: 8 }; 257];
+            it.destination_ports = vec![v1::PortRange { first: 8, last: 8 }; 256];
+        },
     ];
     for (at, change) in wrong.into_iter().enumerate() {
         assert_eq!(with(change), 1, "{at}");
