@@ -39,7 +39,7 @@ pub(super) fn rules(acls: &Acls, errors: &mut ValidationErrors) -> Vec<v1::AclRu
         let mut after = String::new();
         for ace in &acl.aces.ace {
             let path = rule_path(&acl.name, &ace.name);
-            let place = Place { path, family: family_of(acl), sets: &sets };
+            let place = Place { path, list: &acl.name, family: family_of(acl), sets: &sets };
             let mut rule = place.rule(ace, errors);
             rule.flow_profile = place.flow_profile(ace, &profiles, errors);
             if let Some(more) = left {
@@ -68,9 +68,10 @@ fn value_count(rule: &v1::AclRule) -> usize {
     prefixes + rule.protocols.len() + rule.source_ports.len() + rule.destination_ports.len()
 }
 
-/// A rule that is translated: its path, the family of its list, and all sets.
+/// A rule that is translated: its path, its list with its family, and all sets.
 pub(super) struct Place<'a> {
     pub(super) path: String,
+    list: &'a str,
     family: u32,
     pub(super) sets: &'a Sets,
 }
@@ -203,13 +204,25 @@ impl Place<'_> {
             (None, Some(six)) => (six, 6),
             (None, None) => return (&NONE, self.family),
         };
-        if self.family != 0 && self.family != family {
-            let other = if family == 4 { "ipv4" } else { "ipv6" };
-            errors.add(
-                format!("{}/matches/{other}", self.path),
-                format!("the list is of the other family (IPv{})", self.family),
-                "Move the rule to a list of its family, or remove the type of the list.",
-            );
+        if self.family != family {
+            let path = format!("{}/matches/ipv{family}", self.path);
+            let kind = format!("ipv{family}-acl-type");
+            // libyang refuses these conditions only if no list has their type.
+            match self.family {
+                0 => errors.add(
+                    path,
+                    format!("conditions of ipv{family} need a list of the type {kind}"),
+                    format!(
+                        "Set {}/type to {kind}, or move the rule to a list of this type.",
+                        list_path(self.list)
+                    ),
+                ),
+                of_list => errors.add(
+                    path,
+                    format!("the list is of the other family (IPv{of_list})"),
+                    "Move the rule to a list of its family.",
+                ),
+            }
         }
         (of_ip, family)
     }

@@ -117,6 +117,14 @@ fn conditions_of_a_family_need_the_type_of_their_list() {
         assert_eq!(errors[0].path, format!("{list}/aces/ace[name='tcp']/matches/{family}"));
         let fix = format!("Set {list}/type to {kind}, or move the rule to a list of this type.");
         assert_eq!((errors.len(), &errors[0].fix), (1, &fix));
+        // The same if another list has the type, for which libyang accepts it.
+        let other = json!({ "name": "other", "type": format!("{MODULE}:{kind}") });
+        let rules = [rule("tcp", &json!({ family: { "protocol": 6 } }), "accept")];
+        let acls = json!({ "acl": [{ "name": "edge", "aces": { "ace": rules } }, other] });
+        let text = json!({ "ietf-access-control-list:acls": acls }).to_string();
+        let errors = Configuration::parse(Path::new("test"), text).unwrap_err();
+        assert_eq!(errors[0].path, format!("{list}/aces/ace[name='tcp']/matches/{family}"));
+        assert_eq!((errors.len(), &errors[0].fix), (1, &fix));
     }
 }
 
