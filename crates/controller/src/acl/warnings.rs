@@ -7,7 +7,7 @@ use stoa_api::v1;
 use super::coverage::Compared;
 use super::essential;
 use super::flow_profiles;
-use super::paths::{ACLS, list_path, rule_path, set_path};
+use super::paths::{ACLS, list_path, point_path, rule_path, set_path};
 use crate::config::Interfaces;
 use crate::warning::Warning;
 
@@ -26,6 +26,7 @@ pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warn
     let sets = sets(interfaces);
     let mut warnings = empty(&sets, &lists);
     warnings.extend(all.iter().filter_map(without_values).take(LISTED));
+    warnings.extend(interfaces.iter().flat_map(unfiltered).take(LISTED));
     warnings.extend(essential::warnings(&lists, interfaces, essential::STEPS));
     warnings.extend(flow_profiles::warnings(all, LISTED));
     let attached: HashSet<&str> = sets.iter().flatten().copied().collect();
@@ -90,6 +91,29 @@ fn empty(sets: &BTreeSet<Vec<&str>>, lists: &BTreeMap<&str, Vec<&v1::AclRule>>) 
         nodes: vec![list_path(name)],
     };
     empty.map(warning).take(LISTED).collect()
+}
+
+/// The families of an interface of which no list sees packets, although a list sees those of the other one.
+fn unfiltered(interface: &v1::Interface) -> impl Iterator<Item = Warning> {
+    let sets = interface.acls.clone().unwrap_or_default();
+    let has = |family: &Option<v1::Family>| family.as_ref().is_some_and(|it| it.enabled);
+    let has = [has(&interface.ip4), has(&interface.ip6)];
+    let of = [("receives", [sets.in4, sets.in6]), ("sends", [sets.out4, sets.out6])];
+    let name = interface.name.clone();
+    of.into_iter().filter_map(move |(does, [four, six])| {
+        let (of_lists, other) = match (four.is_empty(), six.is_empty()) {
+            (false, true) if has[1] => (4, 6),
+            (true, false) if has[0] => (6, 4),
+            _ => return None,
+        };
+        Some(Warning {
+            text: format!(
+                "interface {name}: all its lists for packets that it {does} are of IPv{of_lists}, so all IPv{other} \
+                 packets pass; attach a list of IPv{other}, too, or one without a type"
+            ),
+            nodes: vec![point_path(&name)],
+        })
+    })
 }
 
 /// A rule that no packet matches, because a set of it has no values.

@@ -56,11 +56,6 @@ fn four(rules: &[Value]) -> Result<Configuration, Vec<String>> {
     with_sets("ipv4-acl-type", rules, &sets())
 }
 
-fn texts(configuration: &Configuration) -> Vec<String> {
-    let found = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
-    found.into_iter().map(|it| it.text).collect()
-}
-
 #[test]
 fn a_rule_has_the_values_of_its_sets() {
     let vpn = json!({ "ipv4": { "stoa-acl:protocol-set": "vpn" } });
