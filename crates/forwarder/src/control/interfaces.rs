@@ -171,7 +171,7 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// Has packets to an interface meet the output features that it has now: its adjacencies tell whether there are any.
+    /// Has packets to an interface meet its output features of now. Its adjacencies tell whether there are any.
     pub(super) fn renew_adjacencies(&mut self, index: u32) {
         let state = self.interface(index).filter(|state| !state.is_reserved());
         let Some((desired, mtu)) = state.map(|state| (state.desired.clone(), state.mtu)) else {

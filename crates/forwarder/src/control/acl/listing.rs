@@ -66,8 +66,8 @@ impl ForwarderState {
         (page, None)
     }
 
-    /// Adds the rules of which workers have all entries in every set of their list. Rules of lists that no interface has
-    /// are in force by being known.
+    /// Adds the rules of which workers have all entries in every set of their list. Rules of lists that no interface
+    /// has are in force by being known.
     pub(super) fn add_acl_entries(&self, tally: &mut Tally) {
         let acls = &self.capabilities.acl;
         let mut lost: HashSet<*const Hits> = HashSet::new();

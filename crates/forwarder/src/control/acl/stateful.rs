@@ -31,8 +31,8 @@ pub(super) fn is_stateful(classifier: &Classifier) -> bool {
 }
 
 impl ForwarderState {
-    /// Has all interfaces follow flows of what they receive and, if some have lists for what they send, of that, too; or
-    /// none beyond those with lists. What was followed ends then.
+    /// Has all interfaces follow flows of what they receive, and of what they send if some have lists for that; or none
+    /// beyond those with lists. What was followed ends then.
     pub(super) fn follow_flows(&mut self, is_stateful: bool, has_outputs: bool) {
         let acls = &mut self.capabilities.acl;
         let former = (acls.is_stateful, acls.has_outputs);

@@ -294,8 +294,7 @@ proptest! {
         }
     }
 
-    /// Rules see the ICMP type and code, flow tables the identifier and the type of the request, in both directions of a
-    /// query.
+    /// Rules see the ICMP type and code, flow tables the identifier and the type of the request.
     #[test]
     fn ports_are_converted_for_rules_and_flows(packet in packet()) {
         use stoa_tables::classifier;
