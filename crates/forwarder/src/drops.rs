@@ -150,6 +150,7 @@ reasons! {
     AclInput "acl-input" "refused by an access list of the receiving interface";
     AclOutput "acl-output" "refused by an access list of the sending interface";
     AclTruncated "acl-truncated" "an upper-layer header that is cut or malformed, so that rules cannot judge it (RFC 1858, RFC 7112)";
+    AclRateLimit "acl-rate-limit" "over the rate limit of a rule of an access list";
     TcpImpossibleFlags "tcp-impossible-flags" "TCP flags that no host sends together, in a flow or where one would begin";
     TcpNoConnection "tcp-no-connection" "a stateful rule matches a TCP segment that does not open a connection";
     TcpOutOfWindow "tcp-out-of-window" "TCP segment outside of the window of its connection";

@@ -42,6 +42,7 @@ pub(super) fn rules(acls: &Acls, errors: &mut ValidationErrors) -> Vec<v1::AclRu
             let place = Place { path, list: &acl.name, family: family_of(acl), sets: &sets };
             let mut rule = place.rule(ace, errors);
             rule.flow_profile = place.flow_profile(ace, &profiles, errors);
+            rule.rate_limit = place.rate_limit(ace, rule.action(), errors);
             if let Some(more) = left {
                 left = more.checked_sub(value_count(&rule));
                 if left.is_none() {
@@ -252,6 +253,33 @@ impl Place<'_> {
             );
         }
         action
+    }
+
+    /// The limit of what it accepts.
+    fn rate_limit(
+        &self,
+        ace: &Ace,
+        action: v1::AclAction,
+        errors: &mut ValidationErrors,
+    ) -> Option<v1::RateLimit> {
+        let given = &ace.actions.rate_limit;
+        let path = format!("{}/actions/stoa-acl:rate-limit", self.path);
+        let Some(packets_per_second) = given.packets_per_second else {
+            if given.burst.is_some() {
+                let cause = "a burst limits nothing without a rate";
+                errors.add(format!("{path}/burst"), cause, "Set packets-per-second, too.");
+            }
+            return None;
+        };
+        if action != v1::AclAction::AclAccept {
+            errors.add(
+                path,
+                format!("the rule accepts no packets ({})", action_text(action)),
+                "Remove the rate limit, or set forwarding to accept.",
+            );
+        }
+        let burst = given.burst.unwrap_or(packets_per_second);
+        Some(v1::RateLimit { packets_per_second, burst })
     }
 
     /// How its flows are followed.

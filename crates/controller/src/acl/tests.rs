@@ -331,6 +331,26 @@ fn a_flow_profile_completes_its_rules() {
 }
 
 #[test]
+fn what_is_accepted_may_be_limited() {
+    let parsed = |action: &str, limit: Value| {
+        let mut rule = rule("ping", &json!({}), action);
+        rule["actions"]["stoa-acl:rate-limit"] = limit;
+        let acls = json!({ "acl": [list("edge", &[rule])] });
+        let text = json!({ "ietf-access-control-list:acls": acls }).to_string();
+        Configuration::parse(Path::new("test"), text)
+    };
+    let limit = |limit| parsed("accept", limit).unwrap().desired.acl_rules[0].rate_limit.unwrap();
+    let found = limit(json!({ "packets-per-second": 10 }));
+    assert_eq!((found.packets_per_second, found.burst), (10, 10));
+    assert_eq!(limit(json!({ "packets-per-second": 10, "burst": 2 })).burst, 2);
+    let refused = |action, limit| parsed(action, limit).unwrap_err()[0].path.clone();
+    let path = refused("drop", json!({ "packets-per-second": 10 }));
+    assert!(path.ends_with("/actions/stoa-acl:rate-limit"), "{path}");
+    let path = refused("accept", json!({ "burst": 10 }));
+    assert!(path.ends_with("/rate-limit/burst"), "{path}");
+}
+
+#[test]
 fn counters_are_statistics_of_the_standard_module() {
     let rule = |acl: &str, name: &str| v1::AclRule {
         acl: acl.into(),

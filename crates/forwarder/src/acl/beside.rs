@@ -73,7 +73,9 @@ fn beside_arc<F: Family>(
                 rule.hits.add(worker, 1, vector.length[lane].into(), clock::tsc());
             }
             let hop_limit = hop_limit::<F>(vector, lane);
-            refusal_of(classifier, found, || is_essential::<F>(&packet, hop_limit))
+            refusal_of(classifier, found, Some(clock::tsc()), || {
+                is_essential::<F>(&packet, hop_limit)
+            })
         }
         None => Some(Refusal::Silent),
     };

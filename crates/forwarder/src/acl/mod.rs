@@ -8,12 +8,14 @@ mod beside;
 mod essential;
 mod flow_keys;
 pub mod keys;
+mod limit;
 mod node;
 mod refusal;
 pub mod reset;
 mod stateful;
 
 pub use beside::{beside_arc4, beside_arc6};
+pub use limit::RuleLimit;
 pub use node::{EDGES4, EDGES6, make_input4, make_input6, make_output4, make_output6};
 
 use std::sync::Arc;
@@ -133,6 +135,8 @@ pub struct Rule {
     pub action: Action,
     /// Of a stateful rule: what its flows have.
     pub tracks: Option<Tracks>,
+    /// Of a rule that does not accept all: its limit.
+    pub limit: Option<Arc<RuleLimit>>,
     /// Its counters.
     pub hits: Arc<Hits>,
 }

@@ -195,7 +195,8 @@ impl<F: Family> AclNode<F> {
         let mut is_any_refused = false;
         for (lane, found) in self.lanes.iter().zip(found) {
             let lane = usize::from(*lane);
-            let Some(refusal) = refusal_of(classifier, *found, || passes::<F>(vector, lane)) else {
+            let may_pass = || passes::<F>(vector, lane);
+            let Some(refusal) = refusal_of(classifier, *found, Some(cx.now), may_pass) else {
                 continue;
             };
             is_any_refused = true;

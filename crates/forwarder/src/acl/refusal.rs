@@ -16,6 +16,8 @@ pub(super) enum Refusal {
     Silent,
     /// With an answer.
     Answered,
+    /// Without an answer: the rule accepts no more of them now.
+    Limited,
 }
 
 impl Refusal {
@@ -32,6 +34,7 @@ impl Refusal {
         let cause = refused(is_input);
         match self {
             Self::Cut => Drop::AclTruncated.next(),
+            Self::Limited => Drop::AclRateLimit.next(),
             Self::Silent => cause.drop(is_ip4).next(),
             Self::Answered => {
                 vector.arg[lane] = cause.code();
@@ -45,17 +48,22 @@ pub(super) fn refused(is_input: bool) -> IcmpCause {
     if is_input { IcmpCause::AclInput } else { IcmpCause::AclOutput }
 }
 
-/// Why a packet is refused that matches this rule; `None`: it passes. `passes` decides without a rule.
+/// Why a packet is refused that matches this rule; `None`: it passes. `passes` decides without a rule. `now`: the time
+/// stamp counter; `None`: the rule has accepted the flow of the packet, which counts once.
 #[inline]
 pub(super) fn refusal_of(
     classifier: &Classifier,
     found: u32,
+    now: Option<u64>,
     passes: impl FnOnce() -> bool,
 ) -> Option<Refusal> {
-    match classifier.rules.get(found as usize).map(|rule| rule.action) {
-        Some(Action::Accept) => None,
-        Some(Action::Drop) => Some(Refusal::Silent),
-        Some(Action::Reject) => Some(Refusal::Answered),
+    match classifier.rules.get(found as usize).map(|rule| (rule.action, &rule.limit)) {
+        Some((Action::Accept, None)) => None,
+        Some((Action::Accept, Some(limit))) => {
+            now.is_some_and(|now| !limit.take(now)).then_some(Refusal::Limited)
+        }
+        Some((Action::Drop, _)) => Some(Refusal::Silent),
+        Some((Action::Reject, _)) => Some(Refusal::Answered),
         None if found == CUT => Some(Refusal::Cut),
         None if passes() => None,
         None => Some(Refusal::Silent),

@@ -63,7 +63,9 @@ fn to_table(rules: &[AclRuleState]) -> Table {
 
 fn action(rule: &AclRule) -> String {
     let action = action_text(rule.action());
-    if rule.stateful { format!("{action}, stateful") } else { action.to_owned() }
+    let stateful = if rule.stateful { ", stateful" } else { "" };
+    let limit = rule.rate_limit.map(|it| format!(", {}/s", it.packets_per_second));
+    format!("{action}{stateful}{}", limit.unwrap_or_default())
 }
 
 fn last_hit(unix_s: u64, now: u64) -> String {
@@ -99,6 +101,7 @@ fn rule(state: &AclRuleState) -> Option<Value> {
         "match": conditions_text(rule),
         "action": action_text(rule.action()),
         "stateful": rule.stateful,
+        "packets_per_second": rule.rate_limit.map(|it| it.packets_per_second),
         "packets": state.packets,
         "bytes": state.bytes,
         "last_hit": last_hit,

@@ -13,6 +13,13 @@ pub struct Acls {
     pub defined_sets: DefinedSets,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct RateLimit {
+    pub packets_per_second: Option<u32>,
+    pub burst: Option<u32>,
+}
+
 /// How flows of entries are followed; a timeout of `None` is the default.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -124,6 +131,8 @@ pub struct Actions {
     pub stateful: bool,
     #[serde(default, rename = "stoa-acl:flow-profile")]
     pub flow_profile: Option<String>,
+    #[serde(default, rename = "stoa-acl:rate-limit")]
+    pub rate_limit: RateLimit,
 }
 
 #[derive(Debug, Default, Deserialize)]

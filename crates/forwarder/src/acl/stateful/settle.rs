@@ -51,12 +51,14 @@ pub(in crate::acl) fn settle_all<F: Family>(
     let mut is_any = false;
     for (lane, found) in lanes.iter().zip(found) {
         let lane = usize::from(*lane);
-        let refusal = refusal_of(task.classifier, *found, || passes::<F>(vector, lane));
+        // What has a flow counted when it began.
+        let is_first = !tracking.known[lane].is_some() && vector.flags[lane] & flags::TRACKED == 0;
+        let now = is_first.then_some(cx.now);
+        let refusal = refusal_of(task.classifier, *found, now, || passes::<F>(vector, lane));
         let rule = task.classifier.rules.get(*found as usize).and_then(|rule| rule.tracks);
-        let has_flow = tracking.known[lane].is_some() || vector.flags[lane] & flags::TRACKED != 0;
         let settled = match (refusal, rule) {
             // Most packets without a flow, or refused by the check of their headers.
-            (None, None) if !has_flow => Settled::Pass(0),
+            (None, None) if is_first => Settled::Pass(0),
             _ => settle::<F>(task, cx, (&*vector, lane), (refusal, rule), tracking),
         };
         is_any |= !matches!(settled, Settled::Pass(_));

@@ -153,8 +153,8 @@ impl ForwarderState {
                 add_entries(rule, set.is_ip4, &mut all);
                 let tracks = Tracks { rule: installed.number, profile: installed.profile };
                 let tracks = rule.is_stateful.then_some(tracks);
-                let hits = installed.hits.clone();
-                rules.resize(all.len(), Rule { action: rule.action, tracks, hits });
+                let (hits, limit) = (installed.hits.clone(), installed.limit.clone());
+                rules.resize(all.len(), Rule { action: rule.action, tracks, limit, hits });
                 if all.len() - paused >= SLICE {
                     self.pause((all.len() - paused) as u32);
                     paused = all.len();

@@ -22,7 +22,7 @@ use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
 use super::desired::{self, AclRule, AclRuleKey, AclSets, DesiredState};
 use super::forwarder_state::ForwarderState;
-use crate::acl::{AccessLists, Classifier, Hits, Policy, TRACK};
+use crate::acl::{AccessLists, Classifier, Hits, Policy, RuleLimit, TRACK};
 
 /// Lists in their order, and whether for IPv4.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +57,7 @@ struct Installed {
     number: u32,
     /// The number of its flow profile.
     profile: u8,
+    limit: Option<Arc<RuleLimit>>,
 }
 
 /// The access lists in force.
@@ -169,13 +170,18 @@ impl AccessListState {
             let installed = |(name, rule): (&String, &AclRule)| {
                 let same = former.iter().filter_map(|list| list.get(name));
                 let mut same = same.filter(|it| it.rule.rule == rule.rule);
-                let kept = same.next().map(|it| (it.hits.clone(), it.number, it.profile));
-                let (hits, number, profile) = kept.unwrap_or_else(|| {
-                    *last_rule = (*last_rule + 1) % RULE_NUMBERS;
-                    (Arc::new(Hits::new(workers)), *last_rule, 0)
-                });
+                let kept = same.next().map(|it| (*it).clone());
                 let key = ((*acl).clone(), name.clone());
-                Installed { key, rule: rule.clone(), hits, number, profile }
+                let kept =
+                    kept.map(|kept| Installed { key: key.clone(), rule: rule.clone(), ..kept });
+                kept.unwrap_or_else(|| {
+                    *last_rule = (*last_rule + 1) % RULE_NUMBERS;
+                    let limit =
+                        rule.rule.rate_limit.map(|(rate, burst)| RuleLimit::new(rate, burst));
+                    let (hits, limit) = (Arc::new(Hits::new(workers)), limit.map(Arc::new));
+                    let (rule, number) = (rule.clone(), *last_rule);
+                    Installed { key, rule, hits, number, profile: 0, limit }
+                })
             };
             let list = desired.acl_rules_of(acl).into_iter().map(installed).collect();
             self.new_lists.insert((*acl).clone(), list);

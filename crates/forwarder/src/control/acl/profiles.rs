@@ -77,6 +77,7 @@ mod tests {
             hits: Arc::new(Hits::new(1)),
             number: 1,
             profile: 0,
+            limit: None,
         };
         profiles.map(installed).collect()
     }

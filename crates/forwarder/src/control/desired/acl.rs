@@ -79,6 +79,8 @@ pub struct RuleOfList {
     pub is_stateful: bool,
     /// How its flows are followed; `None`: by the defaults.
     pub flow_profile: Option<Profile>,
+    /// Packets per second that it accepts, and those at once; `None`: all.
+    pub rate_limit: Option<(u32, u32)>,
     /// Whether no packet matches it, whatever its conditions.
     pub matches_nothing: bool,
 }
@@ -113,6 +115,7 @@ impl RuleOfList {
             action,
             is_stateful: false,
             flow_profile: None,
+            rate_limit: None,
             matches_nothing: false,
         }
     }
@@ -251,6 +254,7 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
         action,
         is_stateful: rule.stateful,
         flow_profile: flow_profile(rule)?,
+        rate_limit: rate_limit(rule, action)?,
         matches_nothing: rule.matches_nothing,
     };
     if rule.stateful && action != Action::Accept {
@@ -264,6 +268,15 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
     }
     let (after, sets) = (rule.after.clone(), rule.sets.clone());
     Ok(AclRule { after, sets, rule: rule_of_list })
+}
+
+/// The limit of what a rule accepts.
+fn rate_limit(rule: &v1::AclRule, action: Action) -> Result<Option<(u32, u32)>, Fault> {
+    let Some(limit) = rule.rate_limit else { return Ok(None) };
+    if action != Action::Accept || limit.packets_per_second == 0 || limit.burst == 0 {
+        return fault("has an invalid rate limit", "Use at least 1, and the action accept.");
+    }
+    Ok(Some((limit.packets_per_second, limit.burst)))
 }
 
 /// How the flows of a rule are followed.

@@ -96,6 +96,9 @@ pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1
         action: action.into(),
         stateful: rule.is_stateful,
         flow_profile: rule.flow_profile.as_ref().map(flow_profile::message),
+        rate_limit: rule
+            .rate_limit
+            .map(|(packets_per_second, burst)| v1::RateLimit { packets_per_second, burst }),
         matches_nothing: rule.matches_nothing,
         sets: it.sets.clone(),
     }
