@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use stoa_engine::{GraphSpec, Node, NodeSpec};
 
+use crate::acl::log::OfWorker;
 use crate::arcs;
 use crate::bfd::bfd_input;
 use crate::ethernet;
@@ -244,12 +245,9 @@ pub fn graph() -> &'static GraphSpec<Arc<Shared>> {
     &GRAPH
 }
 
-/// What the nodes of a worker share: its flows.
+/// What the nodes of a worker share: its flows, and its end of the log of access lists.
 fn local(shared: &Arc<Shared>, worker: usize) -> Box<dyn Any + Send> {
-    match shared.flows.tracker(worker) {
-        Some(tracker) => Box::new(tracker),
-        None => Box::new(()),
-    }
+    Box::new(OfWorker { flows: shared.flows.tracker(worker), log: shared.acl_log.writer() })
 }
 
 /// The graph as a Mermaid diagram, for the documentation.

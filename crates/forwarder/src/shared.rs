@@ -13,6 +13,7 @@ use stoa_tables::lpm::{Ip4LpmReader, Ip4LpmTables, Ip6LpmReader, Ip6LpmTables};
 use stoa_tables::next_hop::{NextHopReader, Resolved};
 
 use crate::acl::AccessLists;
+use crate::acl::log::Logs;
 use crate::addresses::Addresses;
 use crate::arcs::Arcs;
 use crate::attributes::{Attributes, REVERSE_PATH};
@@ -116,6 +117,8 @@ pub struct Shared {
     pub policies: Published<Policies>,
     /// Access lists of interfaces.
     pub acls: Published<AccessLists>,
+    /// What workers tell of packets that match rules with a log.
+    pub acl_log: Logs,
     /// The flows that stateful rules have admitted.
     pub flows: Arc<Flows>,
     /// Next hops of the routes of all VRFs.
@@ -184,6 +187,7 @@ impl Shared {
             vrfs: Published::new(vrfs, quiescence),
             policies: Published::new(Policies::default(), quiescence),
             acls: Published::new(AccessLists::default(), quiescence),
+            acl_log: Logs::default(),
             flows: Arc::new(flows),
             next_hops,
             adjacencies,

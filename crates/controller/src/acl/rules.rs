@@ -69,6 +69,11 @@ fn value_count(rule: &v1::AclRule) -> usize {
     prefixes + rule.protocols.len() + rule.source_ports.len() + rule.destination_ports.len()
 }
 
+/// The name of an identity, without its module.
+fn identity(value: &str) -> &str {
+    value.rsplit(':').next().unwrap_or_default()
+}
+
 /// A rule that is translated: its path, its list with its family, and all sets.
 pub(super) struct Place<'a> {
     pub(super) path: String,
@@ -88,6 +93,7 @@ impl Place<'_> {
             protocols: of_ip.protocol.into_iter().collect(),
             action: self.action(ace, errors).into(),
             stateful: ace.actions.stateful,
+            log: identity(&ace.actions.logging) == "log-syslog",
             fragment: match matches.fragment {
                 None => v1::AclFragment::AnyPacket,
                 Some(Fragment::None) => v1::AclFragment::NoFragment,
@@ -229,15 +235,7 @@ impl Place<'_> {
     }
 
     fn action(&self, ace: &Ace, errors: &mut ValidationErrors) -> v1::AclAction {
-        let identity = |value: &str| value.rsplit(':').next().unwrap_or_default().to_owned();
-        if identity(&ace.actions.logging) == "log-syslog" {
-            errors.add(
-                format!("{}/actions/logging", self.path),
-                "packets of access lists are not logged yet",
-                "Remove it: the counters of the rule tell how many packets match, and when the last one did.",
-            );
-        }
-        let action = match identity(&ace.actions.forwarding).as_str() {
+        let action = match identity(&ace.actions.forwarding) {
             "accept" => v1::AclAction::AclAccept,
             "reject" => v1::AclAction::AclReject,
             _ => v1::AclAction::AclDrop,

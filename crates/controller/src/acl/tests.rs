@@ -331,6 +331,15 @@ fn a_flow_profile_completes_its_rules() {
 }
 
 #[test]
+fn a_rule_may_have_a_log() {
+    let mut with = rule("dns", &json!({}), "drop");
+    with["actions"]["logging"] = json!(format!("{MODULE}:log-syslog"));
+    let configuration = configuration(&[list("edge", &[with, rule("rest", &json!({}), "accept")])]);
+    let logs: Vec<bool> = configuration.desired.acl_rules.iter().map(|it| it.log).collect();
+    assert_eq!(logs, [true, false]);
+}
+
+#[test]
 fn what_is_accepted_may_be_limited() {
     let parsed = |action: &str, limit: Value| {
         let mut rule = rule("ping", &json!({}), action);

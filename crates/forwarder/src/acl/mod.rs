@@ -9,6 +9,7 @@ mod essential;
 mod flow_keys;
 pub mod keys;
 mod limit;
+pub mod log;
 mod node;
 mod refusal;
 pub mod reset;
@@ -24,6 +25,7 @@ use stoa_engine::counters::Counter;
 use stoa_tables::classifier::ClassifierReader;
 
 use crate::flow::tracker::Admission;
+use log::RuleLog;
 
 /// The most rules of all lists.
 pub const RULES: usize = 4_096;
@@ -137,6 +139,8 @@ pub struct Rule {
     pub tracks: Option<Tracks>,
     /// Of a rule that does not accept all: its limit.
     pub limit: Option<Arc<RuleLimit>>,
+    /// Of a rule whose packets are logged.
+    pub log: Option<Arc<RuleLog>>,
     /// Its counters.
     pub hits: Arc<Hits>,
 }
@@ -150,6 +154,8 @@ pub struct Classifier {
     pub reader: ClassifierReader,
     /// The rules of the entries.
     pub rules: Vec<Rule>,
+    /// Whether some of them have a log.
+    pub is_logged: bool,
 }
 
 /// All classifiers, by id.

@@ -13,6 +13,7 @@ use stoa_tables::classifier::{LANES, NO_RULE};
 
 use super::essential::is_essential;
 use super::keys::{self, Family, Ip4, Ip6};
+use super::log::{OfWorker, Record};
 use super::refusal::{refusal_of, refused};
 use super::stateful::{Task, Tracking, settle_all};
 use super::{Classifier, Policy, TRACK};
@@ -187,6 +188,9 @@ impl<F: Family> AclNode<F> {
             }
         }
         count(classifier, (&self.lanes, found), vector, (self.worker, cx.now));
+        if classifier.is_logged {
+            tell(classifier, (&self.lanes, found), vector, (cx, place), &self.tracking);
+        }
         if let Some(policy) = policy {
             let task = Task { shared, reader: cx.reader, classifier, place, policy };
             let lanes = (vector, &self.lanes[..], &found[..]);
@@ -248,6 +252,39 @@ fn read_again(
 ) {
     for lane in lanes.iter() {
         ids[lane] = argument(interfaces[lane]);
+    }
+}
+
+/// Tells the control thread of lanes that match rules with a log; of a flow only the first packet.
+#[cold]
+#[inline(never)]
+fn tell(
+    classifier: &Classifier,
+    (lanes, found): (&[u8], &[u32]),
+    vector: &Vector,
+    (cx, place): (&mut Context<'_>, Place),
+    tracking: &Tracking,
+) {
+    let now = cx.now;
+    let (Some(fields), Some(of_worker)) = (vector.known_fields(), cx.local::<OfWorker>()) else {
+        return;
+    };
+    let interfaces = if place.is_input { &vector.rx_if } else { &vector.tx_if };
+    for (lane, found) in lanes.iter().zip(found) {
+        let lane = usize::from(*lane);
+        let log = classifier.rules.get(*found as usize).and_then(|rule| rule.log.as_ref());
+        let is_first = tracking.is_first(vector.flags[lane], lane);
+        let Some(rule) = log.filter(|_| is_first).and_then(|log| log.take(now)) else { continue };
+        of_worker.log.push(Record {
+            rule,
+            is_input: place.is_input,
+            interface: interfaces[lane],
+            source: fields.source.each_ref().map(|word| word[lane]),
+            destination: fields.destination.each_ref().map(|word| word[lane]),
+            ports: fields.ports[lane],
+            kind: Kind(fields.kind[lane]),
+            place: fields::Place(fields.place[lane]),
+        });
     }
 }
 

@@ -20,6 +20,7 @@ use stoa_tables::flow_table::{Direction, FlowEntry, FlowReader, Match};
 
 use super::flow_keys::flow_vrf;
 use super::keys::Family;
+use super::log::OfWorker;
 use super::node::{AclNode, Place};
 use super::{Classifier, Policy, TRACK};
 use crate::drops::Drop;
@@ -58,6 +59,12 @@ impl Tracking {
     }
 
     #[inline(always)]
+    /// Whether a lane has no flow, so that it is the first packet of one, if of any.
+    pub(super) fn is_first(&self, flags: u16, lane: usize) -> bool {
+        !self.known[lane].is_some() && flags & flags::TRACKED == 0
+    }
+
+    #[inline(always)]
     pub(super) fn is_anew(&self) -> &[bool; VECTOR] {
         &self.is_anew
     }
@@ -71,6 +78,12 @@ pub(super) struct Task<'a> {
     pub(super) classifier: &'a Classifier,
     pub(super) place: Place,
     pub(super) policy: Policy,
+}
+
+/// The flows of a worker.
+#[inline(always)]
+fn tracker<'a>(cx: &'a mut Context<'_>) -> Option<&'a mut FlowTracker> {
+    cx.local::<OfWorker>()?.flows.as_mut()
 }
 
 /// Whether a flow was admitted by the rules of now.
@@ -135,7 +148,7 @@ impl<F: Family> AclNode<F> {
         for (is_anew, flags) in self.tracking.is_anew.iter_mut().zip(&vector.flags[..lanes]) {
             *is_anew = flags & flags::TRACKED != 0;
         }
-        let Some(tracker) = cx.local::<FlowTracker>() else { return false };
+        let Some(tracker) = tracker(cx) else { return false };
         let side = tracker.of(F::IS_IP4);
         side.begin();
         if !self.place.is_input {
@@ -221,7 +234,7 @@ impl<F: Family> AclNode<F> {
         vector: &mut Vector,
         (later, policy): (&LaneSet, Policy),
     ) -> bool {
-        let Some(tracker) = cx.local::<FlowTracker>() else { return false };
+        let Some(tracker) = tracker(cx) else { return false };
         let (side, mut is_any) = (tracker.of(F::IS_IP4), false);
         for lane in later.iter() {
             let Some(fields) = vector.known_fields() else { return false };
@@ -310,6 +323,6 @@ impl<F: Family> AclNode<F> {
             return false;
         }
         let now = self.shared.flows.now(cx.now);
-        cx.local::<FlowTracker>().is_some_and(|tracker| tracker.maintain(now))
+        tracker(cx).is_some_and(|tracker| tracker.maintain(now))
     }
 }

@@ -71,6 +71,7 @@ use std::path::PathBuf;
 
 use caps::Capability;
 
+pub use acl::Logged;
 pub use apply::{ApplyError, ChangeError, Forwarder};
 pub use control_loop::{ControlLoop, Request};
 pub use desired_audit::DesiredAudit;

@@ -14,7 +14,7 @@ use stoa_wire::{ipv4, ipv6, protocol};
 use crate::acl::{all, input, list, output, to_port};
 use crate::harness::*;
 
-const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_secs(20);
 
 /// Accepts and begins flows.
 pub fn stateful(rule: RuleOfList) -> RuleOfList {

@@ -4,6 +4,7 @@
 mod acl;
 mod acl_changes;
 mod acl_flow_profile;
+mod acl_log;
 mod acl_rate_limit;
 mod acl_sets;
 mod acl_stateful;

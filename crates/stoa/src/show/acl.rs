@@ -65,7 +65,8 @@ fn action(rule: &AclRule) -> String {
     let action = action_text(rule.action());
     let stateful = if rule.stateful { ", stateful" } else { "" };
     let limit = rule.rate_limit.map(|it| format!(", {}/s", it.packets_per_second));
-    format!("{action}{stateful}{}", limit.unwrap_or_default())
+    let log = if rule.log { ", log" } else { "" };
+    format!("{action}{stateful}{}{log}", limit.unwrap_or_default())
 }
 
 fn last_hit(unix_s: u64, now: u64) -> String {
@@ -101,6 +102,7 @@ fn rule(state: &AclRuleState) -> Option<Value> {
         "match": conditions_text(rule),
         "action": action_text(rule.action()),
         "stateful": rule.stateful,
+        "log": rule.log,
         "packets_per_second": rule.rate_limit.map(|it| it.packets_per_second),
         "packets": state.packets,
         "bytes": state.bytes,

@@ -4,7 +4,7 @@ use stoa_engine::vector::{Fields, flags};
 use stoa_engine::{Context, Vector};
 use stoa_tables::flow_table::{Direction, FlowKey, Match};
 
-use super::{Task, Tracking, is_current, seen, tracked};
+use super::{Task, Tracking, is_current, seen, tracked, tracker};
 use crate::acl::Tracks;
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
@@ -13,7 +13,7 @@ use crate::acl::refusal::{Refusal, refusal_of};
 use crate::drops::Drop;
 use crate::flow::fields::Kind;
 use crate::flow::flows::Now;
-use crate::flow::tracker::{Admission, FlowTracker, Followed, Opened, Seen, Side, about, fits};
+use crate::flow::tracker::{Admission, Followed, Opened, Seen, Side, about, fits};
 
 /// What becomes of a lane.
 enum Settled {
@@ -52,7 +52,7 @@ pub(in crate::acl) fn settle_all<F: Family>(
     for (lane, found) in lanes.iter().zip(found) {
         let lane = usize::from(*lane);
         // What has a flow counted when it began.
-        let is_first = !tracking.known[lane].is_some() && vector.flags[lane] & flags::TRACKED == 0;
+        let is_first = tracking.is_first(vector.flags[lane], lane);
         let now = is_first.then_some(cx.now);
         let refusal = refusal_of(task.classifier, *found, now, || passes::<F>(vector, lane));
         let rule = task.classifier.rules.get(*found as usize).and_then(|rule| rule.tracks);
@@ -84,7 +84,7 @@ fn settle<F: Family>(
 ) -> Settled {
     let otherwise = refusal.map_or(Settled::Pass(0), Settled::Refused);
     let is_alone = cx.workers() == 1;
-    let (Some(fields), Some(tracker)) = (vector.known_fields(), cx.local::<FlowTracker>()) else {
+    let (Some(fields), Some(tracker)) = (vector.known_fields(), tracker(cx)) else {
         return otherwise;
     };
     let judged = judged::<F>(task, (vector, fields, lane), (tracking, rule.is_some()));

@@ -9,7 +9,7 @@ use stoa_tables::classifier::{
 };
 use stoa_tables::lpm::Kernel;
 
-use super::Set;
+use super::{Installed, Set};
 use crate::acl::{Classifier, Rule, Tracks};
 use crate::control::apply::ApplyError;
 use crate::control::desired::{self, Fragments, RuleOfList};
@@ -153,8 +153,8 @@ impl ForwarderState {
                 add_entries(rule, set.is_ip4, &mut all);
                 let tracks = Tracks { rule: installed.number, profile: installed.profile };
                 let tracks = rule.is_stateful.then_some(tracks);
-                let (hits, limit) = (installed.hits.clone(), installed.limit.clone());
-                rules.resize(all.len(), Rule { action: rule.action, tracks, limit, hits });
+                let Installed { hits, limit, log, .. } = installed.clone();
+                rules.resize(all.len(), Rule { action: rule.action, tracks, limit, log, hits });
                 if all.len() - paused >= SLICE {
                     self.pause((all.len() - paused) as u32);
                     paused = all.len();
@@ -179,7 +179,10 @@ impl ForwarderState {
         };
         self.pause(entries.len() as u32);
         match reader {
-            Ok(reader) => Ok(Arc::new(Classifier { id, reader, rules })),
+            Ok(reader) => {
+                let is_logged = rules.iter().any(|rule| rule.log.is_some());
+                Ok(Arc::new(Classifier { id, reader, rules, is_logged }))
+            }
             Err(error) => {
                 let lists = set.lists.join(", ");
                 let reason = format!("{} entries of {lists}: {error}", entries.len());

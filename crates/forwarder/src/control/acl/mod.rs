@@ -7,10 +7,12 @@
 
 mod compile;
 mod listing;
+mod log;
 mod profiles;
 mod room;
 mod stateful;
 
+pub use log::Logged;
 pub(super) use stateful::FlowPosition;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -22,6 +24,7 @@ use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
 use super::desired::{self, AclRule, AclRuleKey, AclSets, DesiredState};
 use super::forwarder_state::ForwarderState;
+use crate::acl::log::RuleLog;
 use crate::acl::{AccessLists, Classifier, Hits, Policy, RuleLimit, TRACK};
 
 /// Lists in their order, and whether for IPv4.
@@ -58,6 +61,7 @@ struct Installed {
     /// The number of its flow profile.
     profile: u8,
     limit: Option<Arc<RuleLimit>>,
+    log: Option<Arc<RuleLog>>,
 }
 
 /// The access lists in force.
@@ -91,6 +95,8 @@ pub(super) struct AccessListState {
     /// Interfaces with lists for packets that they send, and whether some have: then all of them confirm flows.
     outputs: BTreeSet<u32>,
     has_outputs: bool,
+    /// How many packets the log has lost.
+    log_lost: u64,
 }
 
 impl Capability for AccessListState {
@@ -110,6 +116,7 @@ impl Capability for AccessListState {
             acls.is_stale |= acls.attached.remove(&index).is_some();
             acls.outputs.remove(&index);
         },
+        tick: ForwarderState::write_acl_log,
         limits: ForwarderState::add_flow_limits,
         entries: ForwarderState::add_acl_entries,
         ..Verbs::NONE
@@ -180,7 +187,8 @@ impl AccessListState {
                         rule.rule.rate_limit.map(|(rate, burst)| RuleLimit::new(rate, burst));
                     let (hits, limit) = (Arc::new(Hits::new(workers)), limit.map(Arc::new));
                     let (rule, number) = (rule.clone(), *last_rule);
-                    Installed { key, rule, hits, number, profile: 0, limit }
+                    let log = rule.rule.is_logged.then(|| Arc::new(RuleLog::new(number)));
+                    Installed { key, rule, hits, number, profile: 0, limit, log }
                 })
             };
             let list = desired.acl_rules_of(acl).into_iter().map(installed).collect();
@@ -340,7 +348,8 @@ impl ForwarderState {
         for compiled in acls.sets.values_mut() {
             let (id, reader) = (compiled.id, compiled.reader.clone());
             let rules = compiled.rules[..compiled.rules.len() - 1].to_vec();
-            *compiled = Arc::new(Classifier { id, reader, rules });
+            let is_logged = compiled.is_logged;
+            *compiled = Arc::new(Classifier { id, reader, rules, is_logged });
         }
         let published = acls.published();
         self.shared.acls.publish(published, &mut self.graveyard);

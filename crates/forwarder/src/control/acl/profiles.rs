@@ -78,6 +78,7 @@ mod tests {
             number: 1,
             profile: 0,
             limit: None,
+            log: None,
         };
         profiles.map(installed).collect()
     }

@@ -79,6 +79,8 @@ pub struct RuleOfList {
     pub is_stateful: bool,
     /// How its flows are followed; `None`: by the defaults.
     pub flow_profile: Option<Profile>,
+    /// Whether packets that match it are logged.
+    pub is_logged: bool,
     /// Packets per second that it accepts, and those at once; `None`: all.
     pub rate_limit: Option<(u32, u32)>,
     /// Whether no packet matches it, whatever its conditions.
@@ -115,6 +117,7 @@ impl RuleOfList {
             action,
             is_stateful: false,
             flow_profile: None,
+            is_logged: false,
             rate_limit: None,
             matches_nothing: false,
         }
@@ -254,6 +257,7 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
         action,
         is_stateful: rule.stateful,
         flow_profile: flow_profile(rule)?,
+        is_logged: rule.log,
         rate_limit: rate_limit(rule, action)?,
         matches_nothing: rule.matches_nothing,
     };

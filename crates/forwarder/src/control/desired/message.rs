@@ -95,6 +95,7 @@ pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1
         length: rule.length.as_ref().map(range),
         action: action.into(),
         stateful: rule.is_stateful,
+        log: rule.is_logged,
         flow_profile: rule.flow_profile.as_ref().map(flow_profile::message),
         rate_limit: rule
             .rate_limit

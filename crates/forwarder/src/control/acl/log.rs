@@ -1,0 +1,126 @@
+//! Writes to the log which packets have matched rules with a log.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use stoa_api::acl::protocol_name;
+use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
+
+use super::Installed;
+use crate::acl::Action;
+use crate::acl::log::Record;
+use crate::control::forwarder_state::ForwarderState;
+use crate::flow::fields::Kind;
+
+/// An end of a packet as text: the address, and the port of protocols that have some.
+fn end(kind: Kind, words: [u32; 4], port: u32) -> String {
+    let ip: IpAddr = if kind.is_ip6() {
+        let bits = words.iter().fold(0, |all, word| all << 32 | u128::from(*word));
+        Ipv6Addr::from_bits(bits).into()
+    } else {
+        Ipv4Addr::from_bits(words[0]).into()
+    };
+    let has_ports = matches!(kind.protocol(), TCP | UDP | 33 | 132 | 136);
+    match (has_ports && kind.0 & Kind::LATER == 0, ip) {
+        (false, ip) => ip.to_string(),
+        (true, IpAddr::V4(ip)) => format!("{ip}:{port}"),
+        (true, IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
+    }
+}
+
+fn verb(action: Action) -> &'static str {
+    match action {
+        Action::Accept => "accepted",
+        Action::Drop => "dropped",
+        Action::Reject => "rejected",
+    }
+}
+
+/// A packet that a rule has matched, as the log tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// The list.
+    pub acl: String,
+    /// The rule.
+    pub rule: String,
+    /// accepted, dropped or rejected.
+    pub action: &'static str,
+    /// in or out.
+    pub direction: &'static str,
+    /// The interface.
+    pub interface: String,
+    /// Its name, or its number.
+    pub protocol: String,
+    /// Address and port, or type and code of ICMP.
+    pub source: String,
+    /// The same.
+    pub destination: String,
+    /// Type and code of ICMP: "8/0"; "" of others.
+    pub icmp: String,
+    /// Bytes of the packet.
+    pub length: u16,
+}
+
+impl ForwarderState {
+    /// Takes what workers have told since the last call, and how many packets have found no room so far.
+    pub fn take_acl_log(&self) -> (Vec<Logged>, u64) {
+        let (mut records, acls) = (Vec::new(), &self.capabilities.acl);
+        let lost = self.shared.acl_log.drain(|record| records.push(record));
+        if records.is_empty() {
+            return (Vec::new(), lost);
+        }
+        let rules: HashMap<u32, &Installed> =
+            acls.lists.values().flatten().map(|it| (it.number, it)).collect();
+        // A rule that has gone meanwhile has no name any more.
+        let logged = |record| self.logged(&record, rules.get(&record.rule)?);
+        (records.into_iter().filter_map(logged).collect(), lost)
+    }
+
+    fn logged(&self, record: &Record, rule: &Installed) -> Option<Logged> {
+        let kind = record.kind;
+        let is_icmp = matches!(kind.protocol(), ICMP4 | ICMP6) && kind.0 & Kind::LATER == 0;
+        let [message, code, ..] = record.ports.to_be_bytes();
+        let (acl, name) = rule.key.clone();
+        Some(Logged {
+            acl,
+            rule: name,
+            action: verb(rule.rule.rule.action),
+            direction: if record.is_input { "in" } else { "out" },
+            interface: self.interface(record.interface)?.name.clone(),
+            protocol: protocol_name(kind.protocol().into()),
+            source: end(kind, record.source, record.ports >> 16),
+            destination: end(kind, record.destination, record.ports & 0xffff),
+            icmp: if is_icmp { format!("{message}/{code}") } else { String::new() },
+            length: record.place.length(),
+        })
+    }
+
+    /// Writes to the log what workers have told.
+    pub(super) fn write_acl_log(&mut self) {
+        let (packets, lost) = self.take_acl_log();
+        for it in packets {
+            let Logged { acl, rule, action, direction, interface, .. } = it;
+            let Logged { protocol, source, destination, icmp, length, .. } = it;
+            tracing::info!(
+                acl,
+                rule,
+                direction,
+                interface,
+                protocol,
+                source,
+                destination,
+                icmp,
+                length,
+                "packet {action}"
+            );
+        }
+        let former = std::mem::replace(&mut self.capabilities.acl.log_lost, lost);
+        if lost > former {
+            let packets = lost - former;
+            tracing::warn!(
+                packets,
+                "packets of rules with a log were not logged: too many at once"
+            );
+        }
+    }
+}
