@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(
             error("acls acl edge aces ace dns matches udp"),
             "\"udp\" alone sets nothing: use `matches ipv4 protocol 17` or `matches ipv6 protocol 17` for all of UDP, \
-             or one of length, source-port, destination-port after it"
+             or one of length, source-port, destination-port, source-udp-port-set, destination-udp-port-set after it"
         );
         assert!(error("system workers").starts_with("\"workers\" alone sets nothing: use one of "));
         assert!(error("interfaces interface lan oper-status up").contains("there is no"), "state");

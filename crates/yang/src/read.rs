@@ -62,6 +62,16 @@ fn leaf_type(node: &DataNodeRef<'_>) -> Option<DataValueType> {
     }
 }
 
+/// Our unions of which the first member is a number of 16 bits. libyang does not tell the member of a value.
+const NUMBERS_FIRST: [&str; 1] = ["port-or-range"];
+
+/// The number that a value of such a union is.
+fn number_of_union(node: &DataNodeRef<'_>, text: &str) -> Option<u16> {
+    let name = node.schema().leaf_type()?.typedef_name()?;
+    let is_known = NUMBERS_FIRST.iter().any(|known| name.rsplit(':').next() == Some(known));
+    text.parse().ok().filter(|_| is_known)
+}
+
 /// The name of an identity without the module, if that is the module of its leaf, as libyang prints it.
 fn without_module(node: &DataNodeRef<'_>, identity: String) -> String {
     let schema = node.schema();
@@ -120,6 +130,9 @@ impl<'de> Deserializer<'de> for Node<'_> {
             Some(DataValue::Empty) => visitor.visit_seq(null()),
             Some(DataValue::Other(text)) => match leaf_type(&node) {
                 Some(DataValueType::Empty) => visitor.visit_seq(null()),
+                Some(DataValueType::Union) if let Some(number) = number_of_union(&node, &text) => {
+                    visitor.visit_u16(number)
+                }
                 Some(DataValueType::IdentityRef) => {
                     visitor.visit_string(without_module(&node, text))
                 }

@@ -108,6 +108,14 @@ impl Place<'_> {
         self.addresses(of_ip, &mut rule);
         self.protocol_set(of_ip, &mut rule, errors);
         self.upper(matches, &mut rule, errors);
+        if !rule.matches_nothing {
+            // All addresses are no condition.
+            for list in [&mut rule.sources, &mut rule.destinations] {
+                if list.iter().any(|prefix| prefix.length == 0) {
+                    list.clear();
+                }
+            }
+        }
         self.check_entries(&rule, errors);
         if matches.fragment.is_some_and(|it| matches!(it, Fragment::Later)) && needs_upper(&rule) {
             errors.add(
@@ -130,9 +138,7 @@ impl Place<'_> {
                 rule.matches_nothing |= values.is_some_and(<[_]>::is_empty);
                 nets = values.unwrap_or_default().to_vec();
             }
-            // All addresses are no condition.
-            let is_any = !rule.matches_nothing && nets.iter().any(|net| net.prefix_len() == 0);
-            if is_any { Vec::new() } else { nets.iter().map(prefix_to_proto).collect() }
+            nets.iter().map(prefix_to_proto).collect()
         };
         let leaves = [&of_ip.source_ipv4_network, &of_ip.source_ipv6_network];
         let sources = list(leaves, &of_ip.source_set);

@@ -29,7 +29,7 @@ pub(super) struct Sets {
 impl Sets {
     /// Expands the sets of a configuration.
     pub(super) fn new(given: &DefinedSets, errors: &mut ValidationErrors) -> Self {
-        let mut expanding = Expanding { left: 4 * VALUES, errors };
+        let mut expanding = Expanding { left: Some(4 * VALUES), errors };
         let DefinedSets { ipv4_prefix_sets, ipv6_prefix_sets, port_sets, protocol_sets } = given;
         let net = |_: &str, prefix: &String, _: &mut ValidationErrors| {
             // libyang has checked it.
@@ -112,8 +112,8 @@ fn sorted(mut numbers: Vec<u32>) -> Vec<u32> {
 
 /// Sets that are expanded.
 struct Expanding<'a> {
-    /// How many values the sets may still have.
-    left: usize,
+    /// How many values the sets may still have; `None`: they have had too many.
+    left: Option<usize>,
     errors: &'a mut ValidationErrors,
 }
 
@@ -170,16 +170,16 @@ impl Expanding<'_> {
             self.errors.add(path, cause, "Use prefixes or ranges that cover several of them.");
             return None;
         }
-        let left = self.left.checked_sub(count);
-        if left.is_none() && self.left > 0 {
+        let before = self.left?;
+        self.left = before.checked_sub(count);
+        if self.left.is_none() {
             let cause = format!(
                 "this set and others before it have more than {} values, with those of the sets that they include",
                 4 * VALUES
             );
             self.errors.add(path, cause, "Include large sets in fewer others.");
         }
-        self.left = left.unwrap_or_default();
-        left.map(|_| values)
+        self.left.map(|_| values)
     }
 
     /// Names each circle once, by its sets in their order.

@@ -166,10 +166,19 @@ fn a_rule_with_too_many_entries_is_named() {
 
 #[test]
 fn a_rule_with_an_empty_set_matches_nothing_and_is_named() {
-    let ports = json!({ "tcp": { "stoa-acl:source-tcp-port-set": "none" } });
+    // A set of all addresses has no condition, and is not the one without values.
+    let ports = json!({
+        "ipv4": { "stoa-acl:source-ipv4-prefix-list": "everyone" },
+        "tcp": { "stoa-acl:source-tcp-port-set": "none" },
+    });
+    let ends = json!({ "ipv4": {
+        "stoa-acl:source-ipv4-prefix-list": "everyone",
+        "stoa-acl:destination-ipv4-prefix-list": "nobody",
+    } });
     let rules = [
         rule("nobody", &to_web("nobody"), "drop"),
         rule("ports", &ports, "drop"),
+        rule("ends", &ends, "drop"),
         rule("web", &to_web("everyone"), "accept"),
     ];
     let configuration = four(&rules).unwrap();
@@ -179,10 +188,13 @@ fn a_rule_with_an_empty_set_matches_nothing_and_is_named() {
              the rule"
         )
     };
-    assert_eq!(texts(&configuration), [text("nobody", "nobody"), text("ports", "none")]);
+    assert_eq!(
+        texts(&configuration),
+        [text("nobody", "nobody"), text("ports", "none"), text("ends", "nobody")]
+    );
     let to = v1::TestAclRequest { protocol: 6, destination_port: 80, ..Default::default() };
     let decided = decision(&configuration, to);
-    assert_eq!((decided.rule.as_str(), decided.passed_total), ("web", 2));
+    assert_eq!((decided.rule.as_str(), decided.passed_total), ("web", 3));
     assert_eq!(decided.passed[0].reason, "a set of it has no values");
 }
 
