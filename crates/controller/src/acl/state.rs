@@ -37,6 +37,15 @@ pub(super) fn metrics(rules: &[v1::AclRuleState], page: &mut Page<'_>) -> fmt::R
     if rules.is_empty() {
         return Ok(());
     }
+    let rows = rules.iter().filter_map(|it| Some((it.row.as_ref()?, it))).take(METRICS);
+    let of =
+        |row: &v1::AclRow| [("acls", row.acls.join(" ")), ("family", format!("IPv{}", row.family))];
+    let help =
+        "Packets that matched no rule of the attached lists of an interface, direction and family";
+    let packets = rows.clone().map(|(row, it)| (of(row), it.packets));
+    page.counters("acl_unmatched", "packets", help, packets)?;
+    let help = "Bytes of the IP packets that matched no rule of attached lists";
+    page.counters("acl_unmatched", "bytes", help, rows.map(|(row, it)| (of(row), it.bytes)))?;
     let rules = rules.iter().take(METRICS).filter_map(|it| Some((it.rule.as_ref()?, it)));
     let labels = |rule: &v1::AclRule| [("acl", rule.acl.clone()), ("rule", rule.name.clone())];
     let packets = rules.clone().map(|(rule, it)| (labels(rule), it.packets));

@@ -372,6 +372,7 @@ fn counters_are_statistics_of_the_standard_module() {
         bytes: 7,
         last_hit_unix_s,
         position: 1,
+        row: None,
     };
     let acls = vec![
         state(rule("edge", "web"), 5_000_000_000, 951_782_400),

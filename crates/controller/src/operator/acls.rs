@@ -1,6 +1,6 @@
 //! Access lists: their rules with counters, where they are attached, and which rule decides about a packet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,8 +21,13 @@ fn attachments(interface: &v1::Interface) -> impl Iterator<Item = v1::AclAttachm
         [("in", 4, sets.in4), ("in", 6, sets.in6), ("out", 4, sets.out4), ("out", 6, sets.out6)];
     let name = interface.name.clone();
     all.into_iter().filter(|(_, _, acls)| !acls.is_empty()).map(move |(direction, family, acls)| {
-        v1::AclAttachment { interface: name.clone(), direction: direction.to_owned(), family, acls }
+        let (interface, direction) = (name.clone(), direction.to_owned());
+        v1::AclAttachment { interface, direction, family, acls, ..v1::AclAttachment::default() }
     })
+}
+
+fn key(row: v1::AclRow) -> (u32, Vec<String>) {
+    (row.family, row.acls)
 }
 
 impl Service {
@@ -32,13 +37,22 @@ impl Service {
         request: v1::ShowAclsRequest,
     ) -> Result<v1::ShowAclsReply, Status> {
         let only = request.acl;
-        let mut rules = self.listed(&only).await?;
-        rules.iter_mut().for_each(|rule| self.cleared_acls.subtract(rule));
+        let mut states = self.listed(&only).await?;
+        states.iter_mut().for_each(|state| self.cleared_acls.subtract(state));
+        let (rules, rows): (Vec<_>, Vec<_>) = states.into_iter().partition(|it| it.rule.is_some());
+        let unmatched: HashMap<(u32, Vec<String>), (u64, u64)> = rows
+            .into_iter()
+            .filter_map(|it| Some((key(it.row?), (it.packets, it.bytes))))
+            .collect();
         let configuration = self.connection.configuration();
         let interfaces = configuration.iter().flat_map(|it| it.interfaces.iter());
         let all = interfaces.flat_map(attachments);
-        let attachments: Vec<_> =
+        let mut attachments: Vec<_> =
             all.filter(|it| only.is_empty() || it.acls.contains(&only)).collect();
+        for it in &mut attachments {
+            let counts = unmatched.get(&(it.family, it.acls.clone())).copied().unwrap_or_default();
+            (it.unmatched_packets, it.unmatched_bytes) = counts;
+        }
         let with_rules: BTreeSet<&str> =
             rules.iter().filter_map(|it| Some(it.rule.as_ref()?.acl.as_str())).collect();
         let attached: BTreeSet<&String> = attachments.iter().flat_map(|it| &it.acls).collect();
@@ -51,7 +65,7 @@ impl Service {
         Ok(v1::ShowAclsReply { rules, attachments, empty })
     }
 
-    /// The rules of all lists, or of this one, with their counters.
+    /// The rules of all lists, or of this one, with their counters, and the rows of lists.
     async fn listed(&self, acl: &str) -> Result<Vec<v1::AclRuleState>, Status> {
         let ask = v1::ListAclRulesRequest { acl: acl.to_owned() };
         let listed = self.connection.client().list_acl_rules(ask).await.map_err(failed)?;
@@ -64,10 +78,10 @@ impl Service {
 
     /// Has the hits of all lists, or of this one, begin at 0 for operators.
     pub(super) async fn clear_hits(&self, acl: String) -> Result<v1::ClearAclReply, Status> {
-        let rules = self.listed(&acl).await?;
-        match rules.is_empty() && !acl.is_empty() {
+        let states = self.listed(&acl).await?;
+        match states.is_empty() && !acl.is_empty() {
             true => Err(missing(&acl)),
-            false => Ok(self.cleared_acls.clear(&acl, &rules)),
+            false => Ok(self.cleared_acls.clear(&acl, &states)),
         }
     }
 

@@ -1,5 +1,5 @@
-//! `clear acl`: hits of rules as operators see them, since they were cleared. The counters themselves go on, as those
-//! of interfaces do ([`super::cleared`]).
+//! `clear acl`: hits of rules, and of packets without one, as operators see them, since they were cleared. The counters
+//! themselves go on, as those of interfaces do ([`super::cleared`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,45 +7,74 @@ use std::sync::{Mutex, PoisonError};
 use stoa_api::v1;
 use stoa_api::v1::{AclRule, AclRuleState};
 
-/// The hits of a rule when an operator cleared them.
+/// The hits of a rule, or of a row of lists, when an operator cleared them.
 #[derive(Debug)]
 struct Baseline {
-    /// Without its position. Another rule of the name has counters of its own.
-    rule: AclRule,
+    /// Of a rule, without its position. Another rule of the name has counters of its own.
+    rule: Option<AclRule>,
     packets: u64,
     bytes: u64,
 }
 
-/// The cleared rules by list and name.
-#[derive(Debug, Default)]
-pub struct ClearedAcls(Mutex<BTreeMap<(String, String), Baseline>>);
+/// What has hits.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// List and name.
+    Rule(String, String),
+    /// Family and lists.
+    Row(u32, Vec<String>),
+}
 
-/// A rule without its position, which does not matter to its counters.
-fn unplaced(rule: &AclRule) -> AclRule {
-    AclRule { after: String::new(), ..rule.clone() }
+impl Key {
+    fn of(state: &AclRuleState) -> Option<Self> {
+        let row = || state.row.as_ref().map(|row| Self::Row(row.family, row.acls.clone()));
+        let rule = state.rule.as_ref();
+        rule.map(|rule| Self::Rule(rule.acl.clone(), rule.name.clone())).or_else(row)
+    }
+
+    /// Whether it belongs to a list.
+    fn is_of(&self, acl: &str) -> bool {
+        match self {
+            Self::Rule(list, _) => list == acl,
+            Self::Row(_, lists) => lists.iter().any(|list| list == acl),
+        }
+    }
+}
+
+/// The cleared rules and rows.
+#[derive(Debug, Default)]
+pub struct ClearedAcls(Mutex<BTreeMap<Key, Baseline>>);
+
+/// The rule of a state without its position, which does not matter to its counters.
+fn unplaced(state: &AclRuleState) -> Option<AclRule> {
+    let rule = state.rule.clone()?;
+    Some(AclRule { after: String::new(), ..rule })
 }
 
 impl ClearedAcls {
-    /// Clears the hits of these rules, which are those of the list `acl`, or of all if it is empty.
+    /// Clears the hits of these rules and rows, which are those of the list `acl`, or of all if it is empty.
     pub fn clear(&self, acl: &str, states: &[AclRuleState]) -> v1::ClearAclReply {
         let mut baselines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only rules that exist are kept.
-        baselines.retain(|(list, _), _| !acl.is_empty() && list != acl);
+        // Only what exists is kept.
+        baselines.retain(|key, _| !acl.is_empty() && !key.is_of(acl));
         for state in states {
-            let Some(rule) = &state.rule else { continue };
+            let Some(key) = Key::of(state) else { continue };
             let AclRuleState { packets, bytes, .. } = *state;
-            let key = (rule.acl.clone(), rule.name.clone());
-            baselines.insert(key, Baseline { rule: unplaced(rule), packets, bytes });
+            baselines.insert(key, Baseline { rule: unplaced(state), packets, bytes });
         }
-        v1::ClearAclReply { rules: states.len() as u64 }
+        v1::ClearAclReply { rules: states.iter().filter(|it| it.rule.is_some()).count() as u64 }
     }
 
-    /// Makes the hits of a rule relative to their last clear.
+    /// Makes the hits of a rule or of a row relative to their last clear.
     pub fn subtract(&self, state: &mut AclRuleState) {
         let baselines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(rule) = state.rule.as_ref().filter(|_| !baselines.is_empty()) else { return };
-        let Some(then) = baselines.get(&(rule.acl.clone(), rule.name.clone())) else { return };
-        if then.packets <= state.packets && then.bytes <= state.bytes && then.rule == unplaced(rule)
+        if baselines.is_empty() {
+            return;
+        }
+        let Some(then) = Key::of(state).and_then(|key| baselines.get(&key)) else { return };
+        if then.packets <= state.packets
+            && then.bytes <= state.bytes
+            && then.rule == unplaced(state)
         {
             state.packets -= then.packets;
             state.bytes -= then.bytes;
@@ -83,7 +112,18 @@ mod tests {
         let mut other = state("web", "", 12);
         other.rule.as_mut().unwrap().protocols = vec![6];
         assert_eq!(seen(&cleared, other), [12, 1_200], "it is another rule");
+        let row = |packets| AclRuleState {
+            packets,
+            row: Some(v1::AclRow { family: 4, acls: vec!["edge".into(), "rest".into()] }),
+            ..AclRuleState::default()
+        };
+        assert_eq!(cleared.clear("rest", &[row(5)]).rules, 0);
+        assert_eq!(seen(&cleared, row(9)), [4, 0]);
         cleared.clear("other", &[]);
+        assert_eq!(seen(&cleared, row(9)), [4, 0]);
+        assert_eq!(seen(&cleared, state("web", "", 13)), [3, 300]);
+        cleared.clear("edge", &[state("web", "", 10)]);
+        assert_eq!(seen(&cleared, row(9)), [9, 0], "it is gone");
         assert_eq!(seen(&cleared, state("web", "", 13)), [3, 300]);
         cleared.clear("", &[]);
         assert_eq!(seen(&cleared, state("web", "", 13)), [13, 1_300], "no rule was there");

@@ -290,6 +290,7 @@ impl Forwarder for Instance {
             bytes: 700,
             last_hit_unix_s: 951_782_400,
             position: at as u32 + 1,
+            row: None,
         };
         Ok(answers(asked.enumerate().map(state).collect()))
     }

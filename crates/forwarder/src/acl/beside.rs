@@ -69,8 +69,8 @@ fn beside_arc<F: Family>(
                 None => keys::first::<F>(&classifier.reader, &packet),
                 Some(_) => CUT,
             };
-            if let Some(rule) = classifier.rules.get(found as usize) {
-                rule.hits.add(worker, 1, vector.length[lane].into(), clock::tsc());
+            if let Some(hits) = classifier.hits(found) {
+                hits.add(worker, 1, vector.length[lane].into(), clock::tsc());
             }
             let hop_limit = hop_limit::<F>(vector, lane);
             refusal_of(classifier, found, Some(clock::tsc()), || {

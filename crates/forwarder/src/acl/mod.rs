@@ -22,7 +22,7 @@ pub use node::{EDGES4, EDGES6, make_input4, make_input6, make_output4, make_outp
 use std::sync::Arc;
 
 use stoa_engine::counters::Counter;
-use stoa_tables::classifier::ClassifierReader;
+use stoa_tables::classifier::{ClassifierReader, NO_RULE};
 
 use crate::flow::tracker::Admission;
 use log::RuleLog;
@@ -156,6 +156,19 @@ pub struct Classifier {
     pub rules: Vec<Rule>,
     /// Whether some of them have a log.
     pub is_logged: bool,
+    /// Counters of packets that match none of them.
+    pub unmatched: Arc<Hits>,
+}
+
+impl Classifier {
+    /// The counters of an entry, or those of no entry ([`NO_RULE`]); `None`: of neither.
+    #[inline]
+    fn hits(&self, entry: u32) -> Option<&Hits> {
+        match self.rules.get(entry as usize) {
+            Some(rule) => Some(&rule.hits),
+            None => (entry == NO_RULE).then_some(&*self.unmatched),
+        }
+    }
 }
 
 /// All classifiers, by id.

@@ -298,8 +298,8 @@ fn count(
 ) {
     let (mut rule, mut packets, mut bytes) = (NO_RULE, 0, 0);
     let add = |rule: u32, packets: u64, bytes: u64| {
-        if let Some(rule) = classifier.rules.get(rule as usize).filter(|_| packets > 0) {
-            rule.hits.add(worker, packets, bytes, now);
+        if let Some(hits) = classifier.hits(rule).filter(|_| packets > 0) {
+            hits.add(worker, packets, bytes, now);
         }
     };
     for (lane, found) in lanes.iter().zip(found) {

@@ -30,7 +30,11 @@ fn links_and_paths_work_without_rules() {
 #[test]
 fn classifiers_are_found_by_id() {
     let tree = Tree::new(ClassifierCapacity::for_rules(1)).unwrap();
-    let one = |id: u32| Arc::new(Classifier { id, reader: tree.reader(), rules: Vec::new(), is_logged: false });
+    let one = |id: u32| {
+        let unmatched = Arc::new(Hits::new(1));
+        let (reader, rules) = (tree.reader(), Vec::new());
+        Arc::new(Classifier { id, reader, rules, is_logged: false, unmatched })
+    };
     let all = AccessLists::of(vec![one(7), one(3), one(9)], None);
     for id in 0..12 {
         assert_eq!(all.get(id).map(|it| it.id), [3, 7, 9].contains(&id).then_some(id));

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::Sender;
 use tonic::{Code, Status};
 
 use super::RouteListing;
-use super::acl::FlowPosition;
+use super::acl::{FlowPosition, RowPosition};
 use super::apply::Forwarder;
 use super::forwarder_state::ForwarderState;
 use super::service::{Service, full};
@@ -147,18 +147,23 @@ impl Service {
         self.send_pages(0, page, sender).await;
     }
 
-    /// Sends the rules of access lists, or of the list `only`.
+    /// Sends the rules of access lists, or of the list `only`, and behind them what matched none.
     pub(super) async fn list_acl_rules_to(
         &self,
         only: String,
         sender: &Sender<Result<v1::AclRuleState, Status>>,
     ) {
-        let first = (only.clone(), (only, 0));
+        let first = (only.clone(), (only.clone(), 0));
         let page = |state: &mut ForwarderState, (only, from): (String, (String, usize))| {
             let (rules, next) = state.list_acl_rules(&only, from);
             (rules, next.map(|next| (only, next)))
         };
         self.send_pages(first, page, sender).await;
+        let page = |state: &mut ForwarderState, (only, from): (String, RowPosition)| {
+            let (rows, next) = state.list_acl_rows(&only, from);
+            (rows, next.map(|next| (only, Some(next))))
+        };
+        self.send_pages((only, None), page, sender).await;
     }
 
     /// Sends the flows that meet a filter.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use stoa_api::v1;
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::RuleOfList;
 use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
@@ -186,4 +187,43 @@ fn a_range_of_all_ports_matches_no_later_fragments() {
     assert_eq!(pass(&mut lab, parts), 1);
     lab.assert_dropped(&[("acl-input", 1)]);
     assert_eq!(hits(&mut lab), [hit("ports", 1, 44)]);
+}
+
+#[test]
+fn packets_without_a_rule_are_counted_by_row() {
+    let with = |port| {
+        let setup = list(Setup::three_ports(), "edge", &[("one", to_port(port, Action::Accept))]);
+        let setup = list(setup, "rest", &[]);
+        input(input(setup, "west", &["edge", "rest"]), "north", &["rest"])
+    };
+    let mut lab = Lab::new(&with(53));
+    let rows = |lab: &mut Lab, only: &str| -> Vec<(u32, String, u64, u64)> {
+        let (rows, next) = lab.state().list_acl_rows(only, None);
+        assert!(next.is_none());
+        let row = |it: v1::AclRuleState| {
+            let row = it.row.unwrap();
+            (row.family, row.acls.join(" "), it.packets, it.bytes)
+        };
+        rows.into_iter().map(row).collect()
+    };
+    let row = |family, lists: &str, packets, bytes| (family, lists.to_owned(), packets, bytes);
+    assert_eq!(pass(&mut lab, to_east(1, 53).into_iter().chain(to_east(1, 80))), 2);
+    assert_eq!(rows(&mut lab, "edge"), [row(6, "edge rest", 1, 48), row(4, "edge rest", 1, 28)]);
+    // Other rules of the same lists.
+    lab.apply(&with(80)).unwrap();
+    assert_eq!(pass(&mut lab, to_east(1, 53).into_iter().chain(to_east(1, 80))), 2);
+    lab.send("north", to_east(3, 53).map(|packet| packet_from(3, &packet)));
+    assert_eq!(
+        rows(&mut lab, ""),
+        [
+            row(6, "edge rest", 2, 96),
+            row(6, "rest", 1, 48),
+            row(4, "edge rest", 2, 56),
+            row(4, "rest", 1, 28),
+        ]
+    );
+    assert!(rows(&mut lab, "other").is_empty());
+    // A page goes on behind a row.
+    let behind = Some((false, vec!["rest".to_owned()]));
+    assert_eq!(lab.state().list_acl_rows("", behind).0.len(), 2);
 }

@@ -77,17 +77,29 @@ fn last_hit(unix_s: u64, now: u64) -> String {
 }
 
 fn attachments(attachments: &[AclAttachment]) -> Table {
-    let mut table = table(&["interface", "direction", "family", "lists in order"]);
+    let columns = ["interface", "direction", "family", "lists in order", ">no rule", ">bytes"];
+    let mut table = table(&columns);
     for it in attachments {
-        let family = format!("IPv{}", it.family);
-        table.add_row([&it.interface, &it.direction, &family, &it.acls.join(", ")]);
+        table.add_row(vec![
+            Cell::new(&it.interface),
+            Cell::new(&it.direction),
+            Cell::new(format!("IPv{}", it.family)),
+            Cell::new(it.acls.join(", ")),
+            count(it.unmatched_packets),
+            count(it.unmatched_bytes),
+        ]);
     }
     table
 }
 
 fn to_json(reply: &ShowAclsReply) -> Value {
     let rules: Vec<Value> = reply.rules.iter().filter_map(rule).collect();
-    let attachment = |it: &AclAttachment| json!({ "interface": it.interface, "direction": it.direction, "family": it.family, "acls": it.acls });
+    let attachment = |it: &AclAttachment| {
+        json!({
+            "interface": it.interface, "direction": it.direction, "family": it.family, "acls": it.acls,
+            "unmatched_packets": it.unmatched_packets, "unmatched_bytes": it.unmatched_bytes,
+        })
+    };
     let attachments: Vec<Value> = reply.attachments.iter().map(attachment).collect();
     json!({ "rules": rules, "attachments": attachments, "empty": reply.empty })
 }
@@ -141,7 +153,11 @@ mod tests {
             direction: "in".into(),
             family: 4,
             acls: vec!["edge".into()],
+            unmatched_packets: 12_345,
+            unmatched_bytes: 9,
         };
+        let text = attachments(std::slice::from_ref(&attachment)).to_string();
+        assert!(text.contains("12,345"), "{text}");
         let reply = ShowAclsReply {
             rules: vec![state],
             attachments: vec![attachment],
@@ -149,6 +165,7 @@ mod tests {
         };
         let shown = to_json(&reply);
         assert_eq!(shown["rules"][0]["action"], "reject");
+        assert_eq!(shown["attachments"][0]["unmatched_packets"], 12_345);
         assert_eq!(
             (&shown["rules"][0]["last_hit"], &shown["attachments"][0]["acls"][0]),
             (&Value::Null, &json!("edge"))

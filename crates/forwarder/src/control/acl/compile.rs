@@ -181,7 +181,8 @@ impl ForwarderState {
         match reader {
             Ok(reader) => {
                 let is_logged = rules.iter().any(|rule| rule.log.is_some());
-                Ok(Arc::new(Classifier { id, reader, rules, is_logged }))
+                let unmatched = self.capabilities.acl.unmatched(set, self.worker_count());
+                Ok(Arc::new(Classifier { id, reader, rules, is_logged, unmatched }))
             }
             Err(error) => {
                 let lists = set.lists.join(", ");

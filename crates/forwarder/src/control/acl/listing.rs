@@ -1,6 +1,7 @@
 //! What is in force of access lists: for operators, and for audits.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +9,7 @@ use stoa_api::audit::{self, Tally};
 use stoa_api::v1;
 use stoa_engine::clock;
 
-use super::Installed;
+use super::{Installed, Set};
 use crate::acl::Hits;
 use crate::control::desired::message;
 use crate::control::forwarder_state::ForwarderState;
@@ -19,6 +20,9 @@ const VALUES: usize = 8_192;
 
 /// Where a listing continues: at this list, behind so many of its rules.
 pub(in crate::control) type Position = (String, usize);
+
+/// Where a listing of rows continues: behind this row, by family and lists; `None`: at the beginning.
+pub(in crate::control) type RowPosition = Option<(bool, Vec<String>)>;
 
 /// Seconds since 1970 of a value of the time stamp counter; 0 of 0.
 fn unix_s(tsc: u64) -> u64 {
@@ -38,6 +42,20 @@ fn state(position: usize, installed: &Installed) -> v1::AclRuleState {
         bytes: hits.bytes,
         last_hit_unix_s: unix_s(hits.last),
         position: position as u32 + 1,
+        row: None,
+    }
+}
+
+/// What matched no rule of the lists of a set.
+fn row_state(set: &Set, unmatched: &Hits) -> v1::AclRuleState {
+    let hits = unmatched.sum();
+    let (family, acls) = (if set.is_ip4 { 4 } else { 6 }, set.lists.clone());
+    v1::AclRuleState {
+        packets: hits.packets,
+        bytes: hits.bytes,
+        last_hit_unix_s: unix_s(hits.last),
+        row: Some(v1::AclRow { family, acls }),
+        ..v1::AclRuleState::default()
     }
 }
 
@@ -64,6 +82,24 @@ impl ForwarderState {
             }
         }
         (page, None)
+    }
+
+    /// A page of the rows of attached lists, or of those with the list `only` ("": all), with what matched none of
+    /// their rules, and where the next page begins.
+    pub fn list_acl_rows(
+        &self,
+        only: &str,
+        behind: RowPosition,
+    ) -> (Vec<v1::AclRuleState>, RowPosition) {
+        let behind = behind.map(|(is_ip4, lists)| Set { is_ip4, lists });
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rows = self.capabilities.acl.sets.range((from, Bound::Unbounded));
+        let page: Vec<_> = rows.by_ref().take(PAGE).collect();
+        let last = page.last().map(|(set, _)| (set.is_ip4, set.lists.clone()));
+        let is_asked = |set: &Set| only.is_empty() || set.lists.iter().any(|acl| acl == only);
+        let asked = page.into_iter().filter(|(set, _)| is_asked(set));
+        let states = asked.map(|(set, compiled)| row_state(set, &compiled.unmatched)).collect();
+        (states, last.filter(|_| rows.next().is_some()))
     }
 
     /// Adds the rules of which workers have all entries in every set of their list. Rules of lists that no interface

@@ -12,6 +12,7 @@ mod profiles;
 mod room;
 mod stateful;
 
+pub(super) use listing::RowPosition;
 pub use log::Logged;
 pub(super) use stateful::FlowPosition;
 
@@ -28,7 +29,7 @@ use crate::acl::log::RuleLog;
 use crate::acl::{AccessLists, Classifier, Hits, Policy, RuleLimit, TRACK};
 
 /// Lists in their order, and whether for IPv4.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Set {
     is_ip4: bool,
     lists: Vec<String>,
@@ -73,7 +74,7 @@ pub(super) struct AccessListState {
     /// is taken back.
     replaced: BTreeMap<String, Vec<Installed>>,
     /// The classifiers that interfaces have.
-    sets: HashMap<Set, Arc<Classifier>>,
+    sets: BTreeMap<Set, Arc<Classifier>>,
     /// The lists of the change that is being applied.
     new_lists: BTreeMap<String, Vec<Installed>>,
     /// Its classifiers, and those of a refused change that is being taken back. All are published.
@@ -131,6 +132,12 @@ impl AccessListState {
     /// The number of rules of all lists.
     pub(super) fn rules(&self) -> usize {
         self.lists.values().map(Vec::len).sum()
+    }
+
+    /// The counters of packets that match no rule of a set: those that it has, or new ones.
+    fn unmatched(&self, set: &Set, workers: usize) -> Arc<Hits> {
+        let known = self.new_sets.get(set).or_else(|| self.sets.get(set));
+        known.map_or_else(|| Arc::new(Hits::new(workers)), |it| it.unmatched.clone())
     }
 
     /// The number of entries of all classifiers.
@@ -346,10 +353,10 @@ impl ForwarderState {
     pub(super) fn lose_last_acl_rules(&mut self) {
         let acls = &mut self.capabilities.acl;
         for compiled in acls.sets.values_mut() {
-            let (id, reader) = (compiled.id, compiled.reader.clone());
             let rules = compiled.rules[..compiled.rules.len() - 1].to_vec();
-            let is_logged = compiled.is_logged;
-            *compiled = Arc::new(Classifier { id, reader, rules, is_logged });
+            let (reader, unmatched) = (compiled.reader.clone(), compiled.unmatched.clone());
+            let (id, is_logged) = (compiled.id, compiled.is_logged);
+            *compiled = Arc::new(Classifier { id, reader, rules, is_logged, unmatched });
         }
         let published = acls.published();
         self.shared.acls.publish(published, &mut self.graveyard);
