@@ -356,7 +356,7 @@ fn what_is_accepted_may_be_limited() {
     let path = refused("drop", json!({ "packets-per-second": 10 }));
     assert!(path.ends_with("/actions/stoa-acl:rate-limit"), "{path}");
     let path = refused("accept", json!({ "burst": 10 }));
-    assert!(path.ends_with("/rate-limit/burst"), "{path}");
+    assert!(path.ends_with("stoa-acl:rate-limit/burst"), "{path}");
 }
 
 #[test]
