@@ -1,6 +1,8 @@
 //! How long a flow without packets stays in the flow table: the class that a tracker gives it, and the time of each
 //! class.
 
+use stoa_tables::flow_table::Eviction;
+
 /// Classes of flows with a timeout each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -62,21 +64,23 @@ impl Class {
         }
     }
 
-    /// Which flows a table that is nearly full gives up first: those with the lowest number. `None`: it never gives up
-    /// such a flow before its time, because a live connection would end.
+    /// When a table that is nearly full gives up such a flow. `is_replied`: the other side has answered, which only
+    /// [`Class::Icmp`] does not tell.
     ///
-    /// Resets come first, then flows that only one side has tried to open, then what is ending anyway. TIME-WAIT comes
-    /// last of TCP: without it a repeated FIN meets no flow.
-    pub const fn eviction_order(self) -> Option<u8> {
+    /// Flows that only one side has tried to open come first, the oldest of all classes before others: their timeouts
+    /// differ, and a flood of one class must not end flows of another one before their answers can come. What is over
+    /// after a reset is worth no more. Then comes what somebody has answered and what is ending anyway, by the time
+    /// that is left: without TIME-WAIT a repeated FIN meets no flow. Live connections stay.
+    pub const fn eviction(self, is_replied: bool) -> Eviction {
         match self {
-            Self::TcpReset => Some(0),
-            Self::TcpOpening => Some(1),
-            Self::UdpNew | Self::OtherNew => Some(2),
-            Self::Icmp => Some(3),
-            Self::TcpTimeWait => Some(4),
-            Self::TcpClosing => Some(5),
-            Self::UdpReplied | Self::OtherReplied => Some(6),
-            Self::TcpEstablished | Self::TcpHalfClosed => None,
+            Self::Icmp if is_replied => Eviction::Answered,
+            Self::Icmp | Self::TcpReset | Self::TcpOpening | Self::UdpNew | Self::OtherNew => {
+                Eviction::Unanswered
+            }
+            Self::TcpTimeWait | Self::TcpClosing | Self::UdpReplied | Self::OtherReplied => {
+                Eviction::Answered
+            }
+            Self::TcpEstablished | Self::TcpHalfClosed => Eviction::Never,
         }
     }
 
@@ -131,6 +135,7 @@ impl Timeouts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::exchange::Exchange;
 
     #[test]
     fn defaults_are_no_shorter_than_the_rfcs_allow() {
@@ -149,10 +154,21 @@ mod tests {
 
     #[test]
     fn only_established_connections_are_never_given_up() {
-        let kept: Vec<_> =
-            Class::ALL.into_iter().filter(|class| class.eviction_order().is_none()).collect();
-        assert_eq!(kept, [Class::TcpEstablished, Class::TcpHalfClosed]);
-        assert!(Class::TcpReset.eviction_order() < Class::TcpOpening.eviction_order());
-        assert!(Class::TcpOpening.eviction_order() < Class::TcpTimeWait.eviction_order());
+        let of = |order: Eviction, is_replied: bool| -> Vec<_> {
+            Class::ALL.into_iter().filter(|class| class.eviction(is_replied) == order).collect()
+        };
+        for is_replied in [false, true] {
+            let kept = of(Eviction::Never, is_replied);
+            assert_eq!(kept, [Class::TcpEstablished, Class::TcpHalfClosed]);
+            assert!(of(Eviction::Unanswered, is_replied).contains(&Class::TcpOpening));
+            assert_eq!(of(Eviction::Answered, is_replied).contains(&Class::Icmp), is_replied);
+        }
+        // What a flow begins with.
+        for protocol in 0..=255 {
+            let class = Exchange::open(protocol).class();
+            assert_eq!(class.eviction(false), Eviction::Unanswered);
+            let class = Exchange::open(protocol).step(true).class();
+            assert_eq!(class.eviction(true), Eviction::Answered);
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! A flow admits replies and passes output lists only once one of its packets has passed them ([`verdict`]). So a flow
 //! whose first packet does not leave the router opens no way for others.
 
+mod answer;
 mod pieces;
 mod seen;
 mod step;
@@ -14,7 +15,7 @@ mod verdict;
 use std::sync::Arc;
 
 use stoa_tables::flow_table::{
-    ASSURED, Created, FlowError, FlowKey, FlowOwner, FlowReader, Match, NewFlow, TCP_WORDS,
+    Created, FlowError, FlowKey, FlowOwner, FlowReader, Match, NewFlow, TCP_WORDS,
 };
 use stoa_wire::protocol;
 
@@ -220,7 +221,7 @@ impl Side {
         if is_fresh && is_settled {
             flow.refresh(now.tick);
         }
-        if let Some(next) = next.filter(|next| *next as u8 != without_profile(class)) {
+        if let Some(next) = next.filter(|next| answer::changes(*next, (class, flags), direction)) {
             self.set_class(id, (class, next), now);
         }
         Followed::Pass { is_admitted }
@@ -259,18 +260,13 @@ impl Side {
         }
     }
 
-    /// The flow has another class now.
+    /// The flow has another class now, or its first answer.
     #[cold]
     #[inline(never)]
     fn set_class(&mut self, id: u32, (before, class): (u8, Class), now: Now) {
         let look = self.set_timeout(id, (before, with_profile(class, profile_of(before))), now);
-        // Both refuse only flows that are not own or not live.
-        let is_assured = self.owner.entry(id).flags() & ASSURED != 0;
-        let _ = match class.eviction_order() {
-            None => self.owner.assure(id),
-            Some(_) if is_assured => self.owner.unassure(id, look),
-            Some(_) => Ok(()),
-        };
+        // It refuses only flows that are not own or not live.
+        let _ = self.owner.set_eviction(id, class.eviction(true), look);
     }
 
     /// The class of a flow, with its profile, is another one now. Returns when it would end.

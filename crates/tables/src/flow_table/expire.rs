@@ -71,7 +71,7 @@ impl FlowOwner {
         let idle = now.wrapping_sub(entry.seen()).cast_signed().max(0).cast_unsigned();
         // One that is not live was never complete.
         if entry.is_live() && (timeout == u32::MAX || idle < timeout) {
-            self.schedule(id, now.wrapping_add(timeout.saturating_sub(idle).min(1 << 30)));
+            self.schedule(id, now.wrapping_add(timeout.saturating_sub(idle).min(1 << 30)), now);
             return None;
         }
         let place = self.memory.index.hash.place(&entry.canonical(false));
@@ -95,7 +95,7 @@ impl FlowOwner {
                 }
                 self.end(due.id, now.wrapping_add(1));
             }
-            Err(_) => self.schedule(due.id, now.wrapping_add(1)),
+            Err(_) => self.schedule(due.id, now.wrapping_add(1), now),
         }
     }
 }

@@ -38,9 +38,11 @@ const OWNER_SHIFT: u32 = 24;
 
 /// Words for the state of TCP.
 pub const TCP_WORDS: usize = 6;
-/// The flag of a flow that is never evicted: both ends have agreed to it. The two highest flags are the
+/// The flag of a flow that is never evicted: both ends have agreed to it. The three highest flags are the
 /// table's, the other ones are free for its users.
 pub const ASSURED: u8 = 1 << 7;
+/// The flag of a flow that gives way only when all that are left are answered or assured.
+pub const ANSWERED: u8 = 1 << 5;
 /// The flag of a flow that has not been removed.
 pub(super) const LIVE: u8 = 1 << 6;
 
@@ -199,7 +201,7 @@ impl<'a> FlowEntry<'a> {
         (self.line[VERDICT].load(Relaxed) >> 8) as u8
     }
 
-    /// The flags; see [`ASSURED`].
+    /// The flags; see [`ASSURED`] and [`ANSWERED`].
     #[inline(always)]
     pub fn flags(&self) -> u8 {
         self.line[VERDICT].load(Relaxed) as u8

@@ -17,8 +17,11 @@
 //! share in writing is the index, with a lock bit in each bucket that is waited for in a bounded spin.
 //! A removed flow's id is used again after a [grace period](crate::grace).
 //!
-//! **Timers.** A packet only stores when it came. A wheel with one list for each tick looks at a flow again
+//! **Timers.** A packet only stores when it came. A wheel with lists for each tick looks at a flow again
 //! when it would expire by what was known then, and collects it or moves it to a later list.
+//!
+//! **Eviction.** When places are few, the owner asks which flow gives way ([`FlowOwner::evict_candidate`]): one that
+//! nobody has answered, as long as there is one.
 //!
 //! **Memory.** Everything is allocated at the start, refers to others by number and never by address, and is
 //! touched only when it is used. Bytes of a flow, all in: 96 IPv4, 128 translated, 128 IPv6.
@@ -46,9 +49,10 @@ mod table;
 mod tests;
 mod wheel;
 
+pub use evict::Eviction;
 pub use hash::Secret;
 pub use key::{FlowKey, Tuple};
-pub use line::{ASSURED, Counters, Direction, FlowEntry, OwnedFlow, TCP_WORDS};
+pub use line::{ANSWERED, ASSURED, Counters, Direction, FlowEntry, OwnedFlow, TCP_WORDS};
 pub use memory::{FlowCapacity, Kind};
 pub use owner::{Created, FlowOwner, NewFlow};
 pub use reader::{Columns4, Columns6, FlowReader, Match};

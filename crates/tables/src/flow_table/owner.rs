@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::bucket::Reference;
+use super::evict::{ASSURED_SET, place};
 use super::free::Ids;
 use super::hash::Place;
 use super::key::{Canonical, FlowKey};
-use super::line::{ASSURED, FlowEntry, LIVE, OwnedFlow, TCP_WORDS};
+use super::line::{ANSWERED, ASSURED, FlowEntry, LIVE, OwnedFlow, TCP_WORDS};
 use super::memory::{Kind, Memory};
 use super::reader::{Match, compare};
-use super::wheel::{Eviction, Wheel};
+use super::wheel::Wheel;
 use super::{FlowError, prefetch};
 use crate::Reclaim;
 use core::sync::atomic::Ordering::Relaxed;
@@ -29,7 +30,7 @@ pub struct NewFlow {
     pub epoch: u16,
     /// The timeout class.
     pub class: u8,
-    /// Its flags; [`ASSURED`] among them for flows that are never evicted.
+    /// Its flags, those of its [`Eviction`](super::Eviction) among them.
     pub flags: u8,
     /// The rule that admitted it, below 2^24.
     pub rule: u32,
@@ -126,16 +127,12 @@ impl FlowOwner {
     ///
     /// All but [`FlowError::Capacity`] and [`FlowError::NotOwned`].
     pub fn create(&mut self, flow: &NewFlow, now: u32, look: u32) -> Result<Created, FlowError> {
-        let kind = flow.kind();
+        let (kind, first) = (flow.kind(), Canonical::new(&flow.key));
         let ids = &mut self.ids[kind as usize];
         let Some(id) = ids.take(&self.memory, &mut self.wheel.heads) else {
-            // A packet of a flow that exists is not refused.
-            let found = super::reader::find(&self.memory, &Canonical::new(&flow.key));
             let limit = self.memory.ids_of(kind).len() as u32;
-            let full = FlowError::Full { kind, limit };
-            return if found.is_some() { self.existing(found) } else { Err(full) };
+            return self.refuse(&first, FlowError::Full { kind, limit });
         };
-        let first = Canonical::new(&flow.key);
         let second = flow.second_key().map(|key| Canonical::new(&key));
         if let Some(second) = &second {
             // The look-up of the packet has read the bucket of the first key only.
@@ -148,11 +145,17 @@ impl FlowOwner {
             Ok(Some(existing)) => return self.existing(existing),
             Err(refused) => return Err(refused),
         }
-        let is_assured = flow.flags & ASSURED != 0;
-        let eviction = if is_assured { Eviction::Never } else { Eviction::Allowed };
-        self.wheel.schedule(self.memory.records(), id, look, eviction);
-        self.count(1, i32::from(!is_assured));
+        let (set, at) = place(flow.flags, (now, now), look);
+        self.wheel.schedule(self.memory.records(), id, at, set);
+        self.count(1, i32::from(flow.flags & ASSURED == 0));
         Ok(Created::New(id))
+    }
+
+    /// A flow is not created. A packet of a flow that exists is not refused.
+    #[cold]
+    fn refuse(&self, first: &Canonical, refused: FlowError) -> Result<Created, FlowError> {
+        let found = super::reader::find(&self.memory, first);
+        if found.is_some() { self.existing(found) } else { Err(refused) }
     }
 
     /// A flow was found in place of the one to create. One that is not live will leave the index.
@@ -222,7 +225,7 @@ impl FlowOwner {
                     // The next look removes the key.
                     Err(_) => {
                         let look = self.wheel.tick();
-                        self.wheel.schedule(memory.records(), id, look, Eviction::Never);
+                        self.wheel.schedule(memory.records(), id, look, ASSURED_SET);
                     }
                 }
             }
@@ -289,16 +292,17 @@ impl FlowOwner {
             let kind = self.memory.kind(id) as usize;
             self.ids[kind].retire(&self.memory, &mut self.wheel.heads, id);
         } else {
-            self.wheel.schedule(self.memory.records(), id, look, Eviction::Never);
+            self.wheel.schedule(self.memory.records(), id, look, ASSURED_SET);
         }
         self.count(-i32::from(is_live), -i32::from(is_live && is_evictable));
     }
 
     /// Sets the flags of a flow that are free for users of the table.
     pub fn set_flags(&mut self, id: u32, flags: u8) -> Result<(), FlowError> {
+        const OF_TABLE: u8 = ASSURED | LIVE | ANSWERED;
         let entry = self.own(id)?;
-        let kept = entry.flags() & (ASSURED | LIVE);
-        entry.set_verdict(entry.epoch(), entry.class(), flags & !(ASSURED | LIVE) | kept);
+        let kept = entry.flags() & OF_TABLE;
+        entry.set_verdict(entry.epoch(), entry.class(), flags & !OF_TABLE | kept);
         Ok(())
     }
 
@@ -323,15 +327,24 @@ impl FlowOwner {
     pub fn set_class_until(&mut self, id: u32, class: u8, look: u32) -> Result<(), FlowError> {
         self.set_class(id, class)?;
         self.wheel.unlink(self.memory.records(), id);
-        self.schedule(id, look);
+        self.schedule(id, look, self.now());
         Ok(())
     }
 
+    /// The last tick whose flows have been looked at.
     #[inline(always)]
-    pub(super) fn schedule(&mut self, id: u32, look: u32) {
-        let is_assured = FlowEntry::new(&self.memory, id).flags() & ASSURED != 0;
-        let eviction = if is_assured { Eviction::Never } else { Eviction::Allowed };
-        self.wheel.schedule(self.memory.records(), id, look, eviction);
+    pub(super) fn now(&self) -> u32 {
+        self.wheel.tick().wrapping_sub(1)
+    }
+
+    /// Schedules a flow that is in no list and that may stay until tick `look`, by what is known at tick `now`.
+    #[inline(always)]
+    pub(super) fn schedule(&mut self, id: u32, look: u32, now: u32) {
+        let entry = FlowEntry::new(&self.memory, id);
+        // What is over need not give way.
+        let flags = if entry.is_live() { entry.flags() } else { ASSURED };
+        let (set, at) = place(flags, (entry.seen(), now), look);
+        self.wheel.schedule(self.memory.records(), id, at, set);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The table against a naive model with a clock, and at its rated fill.
 
+mod eviction;
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;
@@ -30,11 +32,10 @@ fn key(number: u8) -> FlowKey {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Create { key: u8, reply_key: Option<u8>, class: u8, is_assured: bool },
+    Create { key: u8, reply_key: Option<u8>, class: u8, eviction: Eviction },
     Find(u8),
     Refresh(u8),
-    Assure(u8),
-    Unassure(u8),
+    Keep(u8, Eviction),
     Class(u8, u8),
     Count(u8, u32),
     Remove(u8),
@@ -45,17 +46,16 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        6 => (any::<u8>(), any::<Option<u8>>(), 0..4_u8, any::<bool>()).prop_map(
-            |(key, reply_key, class, is_assured)| Step::Create { key, reply_key, class, is_assured }
+        6 => (any::<u8>(), any::<Option<u8>>(), 0..4_u8, eviction::any()).prop_map(
+            |(key, reply_key, class, eviction)| Step::Create { key, reply_key, class, eviction }
         ),
         4 => any::<u8>().prop_map(Step::Find),
         3 => any::<u8>().prop_map(Step::Refresh),
-        1 => any::<u8>().prop_map(Step::Assure),
-        1 => any::<u8>().prop_map(Step::Unassure),
+        2 => (any::<u8>(), eviction::any()).prop_map(|(flow, kept)| Step::Keep(flow, kept)),
         2 => (any::<u8>(), 0..4_u8).prop_map(|(flow, class)| Step::Class(flow, class)),
         2 => (any::<u8>(), any::<u32>()).prop_map(|(flow, bytes)| Step::Count(flow, bytes)),
         2 => any::<u8>().prop_map(Step::Remove),
-        1 => Just(Step::Evict),
+        2 => Just(Step::Evict),
         3 => prop_oneof![1..20_u32, 1..9000_u32].prop_map(Step::Pass),
         3 => Just(Step::Grace),
     ];
@@ -68,7 +68,7 @@ struct Expected {
     reply_key: Option<FlowKey>,
     seen: u32,
     class: u8,
-    is_assured: bool,
+    eviction: Eviction,
     packets: u64,
     bytes: u64,
 }
@@ -133,7 +133,7 @@ impl Model {
     fn create(&mut self, flow: Expected, reply_key: Option<FlowKey>) {
         let mut new = NewFlow::new(flow.key, reply_key);
         new.class = flow.class;
-        new.flags = if flow.is_assured { ASSURED } else { 0 };
+        new.flags = flow.eviction.flags();
         (new.epoch, new.rule, new.zone_pair) = (7, 70_000, 99);
         let existing = self.find(&flow.key);
         let taken = flow.reply_key.and_then(|key| self.find(&key));
@@ -191,11 +191,11 @@ impl Model {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Create { key: number, reply_key, class, is_assured } => {
+            Step::Create { key: number, reply_key, class, eviction } => {
                 let (key, given) = (key(number), reply_key.map(key));
                 let reply_key = Self::second_key(key, given);
                 let (seen, packets, bytes) = (self.now, 0, 0);
-                let flow = Expected { key, reply_key, seen, class, is_assured, packets, bytes };
+                let flow = Expected { key, reply_key, seen, class, eviction, packets, bytes };
                 self.create(flow, given);
             }
             Step::Find(number) => self.check_key(&key(number)),
@@ -205,25 +205,9 @@ impl Model {
                 self.owner.retire_mark(self.epoch);
                 self.owner.reclaim(self.epoch.saturating_sub(1));
             }
-            Step::Evict => {
-                if let Some(id) = self.owner.evict_candidate(&self.timeouts) {
-                    let flow = self.flows.remove(&id).expect("a live flow");
-                    assert!(!flow.is_assured);
-                    // No other one expires earlier; beyond a turn of the wheel all are equal.
-                    let left = |flow: &Expected| {
-                        let due = self.due(flow.seen, flow.class);
-                        due.wrapping_sub(self.now).cast_signed().clamp(0, 4000)
-                    };
-                    let evictable = self.flows.values().filter(|flow| !flow.is_assured);
-                    assert!(evictable.map(left).all(|other| left(&flow) <= other));
-                    self.owner.remove(id).unwrap();
-                } else {
-                    assert!(self.flows.values().all(|flow| flow.is_assured));
-                }
-            }
+            Step::Evict => self.evict(),
             Step::Refresh(number)
-            | Step::Assure(number)
-            | Step::Unassure(number)
+            | Step::Keep(number, _)
             | Step::Class(number, _)
             | Step::Count(number, _)
             | Step::Remove(number) => {
@@ -241,14 +225,10 @@ impl Model {
                 flow.seen = self.now;
                 self.owner.entry(id).refresh(self.now);
             }
-            Step::Assure(_) => {
-                flow.is_assured = true;
-                self.owner.assure(id).unwrap();
-            }
-            Step::Unassure(_) => {
-                flow.is_assured = false;
+            Step::Keep(_, eviction) => {
+                flow.eviction = eviction;
                 let (seen, class) = (flow.seen, flow.class);
-                self.owner.unassure(id, self.due(seen, class)).unwrap();
+                self.owner.set_eviction(id, eviction, self.due(seen, class)).unwrap();
             }
             Step::Class(_, class) => {
                 flow.class = class;
@@ -280,7 +260,8 @@ impl Model {
     fn check(&self) {
         (0..=u8::MAX).for_each(|number| self.check_key(&key(number)));
         assert_eq!(self.table.live(), self.flows.len() as u64);
-        let evictable = self.flows.values().filter(|flow| !flow.is_assured).count();
+        let is_evictable = |flow: &&Expected| flow.eviction != Eviction::Never;
+        let evictable = self.flows.values().filter(is_evictable).count();
         assert_eq!(self.table.evictable(), evictable as u64);
     }
 

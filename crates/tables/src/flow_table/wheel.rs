@@ -1,9 +1,11 @@
-//! When to look at a flow again: a wheel with two lists for each tick, of evictable flows and of assured ones.
+//! When to look at a flow again: a wheel with a list for each tick and set of flows. The sets are in the order in which
+//! flows are evicted ([`evict`](super::evict)).
 //!
 //! A list holds flows of one tick only. What is due later than the wheel reaches goes to its last tick, is
 //! looked at there and moves on: so deadlines are not stored, and a flow costs 8 bytes here in place of the
 //! 16 of a [`TimingWheel`](crate::timing_wheel::TimingWheel).
 
+use super::evict::SETS;
 use super::lists::Heads;
 use super::memory::{KINDS, RECORD_WORDS};
 use super::prefetch;
@@ -13,28 +15,66 @@ use crate::sync::AtomicU32;
 pub(super) const TICKS: u32 = 4096;
 const WORDS: usize = (TICKS / u64::BITS) as usize;
 /// The list of the free ids of the first kind.
-const FREE: u32 = 2 * TICKS;
+const FREE: u32 = SETS as u32 * TICKS;
 const RETIRED: u32 = FREE + KINDS as u32;
 /// A list that is always empty.
 const NEVER: u32 = RETIRED + KINDS as u32;
 const LISTS: u32 = NEVER + 1;
 
-/// Whether a full table may give up a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Eviction {
-    /// It may be evicted.
-    Allowed,
-    /// It may not.
-    Never,
+/// Which lists of a set are not empty.
+#[derive(Clone, Copy, Debug)]
+struct Occupied {
+    /// One bit for each list.
+    lists: [u64; WORDS],
+    /// One bit for each of these words that is not zero.
+    words: u64,
+}
+
+const _: () = assert!(WORDS == u64::BITS as usize);
+
+impl Occupied {
+    const NONE: Self = Self { lists: [0; WORDS], words: 0 };
+
+    #[inline(always)]
+    fn set(&mut self, slot: u32) {
+        let word = slot / u64::BITS;
+        self.lists[word as usize] |= 1 << (slot % u64::BITS);
+        self.words |= 1 << word;
+    }
+
+    #[inline(always)]
+    fn clear(&mut self, slot: u32) {
+        let word = slot / u64::BITS;
+        self.lists[word as usize] &= !(1 << (slot % u64::BITS));
+        if self.lists[word as usize] == 0 {
+            self.words &= !(1 << word);
+        }
+    }
+
+    /// Ticks from a slot to the first list that is not empty, around the wheel.
+    #[inline(always)]
+    fn first(&self, start: u32) -> Option<u32> {
+        let word = start / u64::BITS;
+        let upper = self.lists[word as usize] & (u64::MAX << (start % u64::BITS));
+        if upper != 0 {
+            return Some(word * u64::BITS + upper.trailing_zeros() - start);
+        }
+        if self.words == 0 {
+            return None;
+        }
+        // The word of the start comes last: only lower bits of it are left.
+        let after = (word + 1) % u64::BITS;
+        let word = (after + self.words.rotate_right(after).trailing_zeros()) % u64::BITS;
+        let slot = word * u64::BITS + self.lists[word as usize].trailing_zeros();
+        Some(slot.wrapping_sub(start) % TICKS)
+    }
 }
 
 /// The lists of one owner.
 #[derive(Debug)]
 pub(super) struct Wheel {
     pub(super) heads: Heads,
-    /// One bit for each list of the wheel that is not empty.
-    occupied: [[u64; WORDS]; 2],
+    occupied: [Occupied; SETS],
     /// The next tick whose flows are looked at.
     next: u32,
     /// The list of this tick that is being emptied, or [`NEVER`].
@@ -56,7 +96,7 @@ type Records = [[AtomicU32; RECORD_WORDS]];
 impl Wheel {
     pub(super) fn new(now: u32) -> Self {
         let next = now.wrapping_add(1);
-        Self { heads: Heads::new(LISTS), occupied: [[0; WORDS]; 2], next, open: NEVER }
+        Self { heads: Heads::new(LISTS), occupied: [Occupied::NONE; SETS], next, open: NEVER }
     }
 
     /// Ticks from the next one to `tick`; negative when it is earlier.
@@ -70,13 +110,13 @@ impl Wheel {
         self.ahead(tick).clamp(0, TICKS as i32 - 1)
     }
 
-    /// A flow that is in no list is looked at at tick `at`, or at the last tick of the wheel.
+    /// A flow of a set that is in no list is looked at at tick `at`, or at the last tick of the wheel.
     #[inline(always)]
-    pub(super) fn schedule(&mut self, records: &Records, id: u32, at: u32, eviction: Eviction) {
+    pub(super) fn schedule(&mut self, records: &Records, id: u32, at: u32, set: usize) {
         let ahead = self.ahead_in_turn(at);
         let slot = self.next.wrapping_add(ahead as u32) % TICKS;
-        self.occupied[eviction as usize][(slot / u64::BITS) as usize] |= 1 << (slot % u64::BITS);
-        self.heads.append(records, eviction as u32 * TICKS + slot, id);
+        self.occupied[set].set(slot);
+        self.heads.append(records, set as u32 * TICKS + slot, id);
     }
 
     /// Takes a flow out of its list.
@@ -88,9 +128,7 @@ impl Wheel {
     }
 
     fn vacate(&mut self, list: u32) {
-        let (eviction, slot) = (list / TICKS, list % TICKS);
-        let bit = 1 << (slot % u64::BITS);
-        self.occupied[eviction as usize][(slot / u64::BITS) as usize] &= !bit;
+        self.occupied[(list / TICKS) as usize].clear(list % TICKS);
     }
 
     /// Takes out a flow that is due by tick `now`, the earliest first, and prefetches what the next one needs.
@@ -116,23 +154,16 @@ impl Wheel {
 
     /// The first list that is not empty, up to tick `now`; the wheel goes on to its tick, or past `now`.
     fn next_list(&mut self, now: u32) -> Option<u32> {
-        let ahead = self.ahead(now).min(TICKS as i32 - 1) as u32;
-        let evictable =
-            self.first_occupied(Eviction::Allowed).filter(|evictable| *evictable <= ahead);
-        let assured = self.first_occupied(Eviction::Never).filter(|assured| *assured <= ahead);
-        let (eviction, ahead) = match (evictable, assured) {
-            (Some(evictable), Some(assured)) if evictable <= assured => {
-                (Eviction::Allowed, evictable)
-            }
-            (_, Some(assured)) => (Eviction::Never, assured),
-            (Some(evictable), None) => (Eviction::Allowed, evictable),
-            (None, None) => {
-                self.next = now.wrapping_add(1);
-                return None;
-            }
+        let most = self.ahead(now).min(TICKS as i32 - 1) as u32;
+        let start = self.next % TICKS;
+        let sets = self.occupied.iter().zip(0_u32..);
+        let first = sets.filter_map(|(occupied, set)| Some((occupied.first(start)?, set))).min();
+        let Some((ahead, set)) = first.filter(|(ahead, _)| *ahead <= most) else {
+            self.next = now.wrapping_add(1);
+            return None;
         };
         self.next = self.next.wrapping_add(ahead);
-        Some(eviction as u32 * TICKS + self.next % TICKS)
+        Some(set * TICKS + self.next % TICKS)
     }
 
     /// The next tick whose flows are looked at.
@@ -145,33 +176,38 @@ impl Wheel {
         self.ahead(now) >= 0
     }
 
-    /// The flow of this eviction that is looked at first, and the ticks until then from the next one on.
-    pub(super) fn earliest(&self, eviction: Eviction) -> Option<(u32, i32)> {
-        let ahead = self.first_occupied(eviction)?;
+    /// The flow of a set that is looked at first, and the ticks until then from the next one on.
+    #[inline(always)]
+    pub(super) fn earliest(&self, set: usize) -> Option<(u32, i32)> {
+        let ahead = self.occupied[set].first(self.next % TICKS)?;
         let slot = self.next.wrapping_add(ahead) % TICKS;
-        let id = self.heads.first(eviction as u32 * TICKS + slot)?;
+        let id = self.heads.first(set as u32 * TICKS + slot)?;
         Some((id, ahead.cast_signed()))
     }
+}
 
-    /// Ticks from the next one to the first list that is not empty.
-    fn first_occupied(&self, eviction: Eviction) -> Option<u32> {
-        let words = &self.occupied[eviction as usize];
-        let start = self.next % TICKS;
-        let first = (start / u64::BITS) as usize;
-        // The word of the next tick is looked at twice: its upper bits first, its lower ones last.
-        for step in 0..=WORDS {
-            let at = (first + step) % WORDS;
-            let upper = u64::MAX << (start % u64::BITS);
-            let word = match step {
-                0 => words[at] & upper,
-                WORDS => words[at] & !upper,
-                _ => words[at],
-            };
-            if word != 0 {
-                let slot = at as u32 * u64::BITS + word.trailing_zeros();
-                return Some(slot.wrapping_sub(start) % TICKS);
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_first_list_is_that_of_a_naive_search(
+            slots in prop::collection::vec(0..TICKS, 0..6), cleared in prop::collection::vec(0..6_usize, 0..6),
+            starts in prop::collection::vec(0..TICKS, 1..20),
+        ) {
+            let mut occupied = Occupied::NONE;
+            slots.iter().for_each(|slot| occupied.set(*slot));
+            let mut left = slots.clone();
+            for slot in cleared.iter().filter_map(|at| slots.get(*at)) {
+                occupied.clear(*slot);
+                left.retain(|other| other != slot);
+            }
+            for start in starts.into_iter().chain(slots) {
+                let naive = left.iter().map(|slot| slot.wrapping_sub(start) % TICKS).min();
+                prop_assert_eq!(occupied.first(start), naive);
             }
         }
-        None
     }
 }

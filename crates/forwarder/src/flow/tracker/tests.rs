@@ -1,5 +1,7 @@
 //! The tracker against a naive model with a clock, and flows that give way.
 
+mod pressure;
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;

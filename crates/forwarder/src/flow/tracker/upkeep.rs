@@ -11,7 +11,7 @@ const DUE: usize = 1_024;
 const CLEARED: u32 = 1_024;
 
 impl Side {
-    /// Keeps some ids free: the flow that expires first of those that nobody needs gives way.
+    /// Keeps some ids free: the flow that is needed least gives way ([`Eviction`](stoa_tables::flow_table::Eviction)).
     pub(super) fn make_room(&mut self) {
         let kind = if self.is_ip4 { Kind::Ip4 } else { Kind::Ip6 };
         let free = self.owner.available(kind) as usize;
