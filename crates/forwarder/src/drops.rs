@@ -158,6 +158,7 @@ reasons! {
     TcpBlindReset "tcp-blind-reset" "TCP reset outside of the window of its connection (RFC 5961 3)";
     TcpReopening "tcp-reopening" "SYN-ACK of a connection that still seems open: the repeated SYN will replace it";
     FlowTableFull "flow-table-full" "first packet of a flow, while the flow table has no room";
+    FlowSourceLimit "flow-source-limit" "first packet of a flow, while its source has as many flows as it may have";
     FlowContended "flow-contended" "first packet of a flow, while another worker changes the same place of the flow table";
     LinkDown "link-down" "the port of the next hop is down";
 }

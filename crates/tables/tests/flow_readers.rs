@@ -175,6 +175,7 @@ fn owners_and_readers_at_once() {
         }
     });
     assert_eq!(table.live(), u64::from(OWNERS as u32 * STABLE));
+    assert_eq!(table.counted_by_source(), table.live());
     for owner in &mut owners {
         let epoch = epochs.now.load(Ordering::Relaxed) + 1;
         owner.retire_mark(epoch);

@@ -103,11 +103,13 @@ pub(super) fn limits(page: &mut Page<'_>, all: &[v1::LimitState]) -> fmt::Result
 /// Flows of stateful rules. How many there are is a limit.
 pub(super) fn flows(page: &mut Page<'_>, all: &[v1::FlowCounts]) -> fmt::Result {
     type Count = fn(&v1::FlowCounts) -> u64;
-    let families: [(&str, &str, Count); 4] = [
+    const LIMITED: &str = "Packets dropped because their source had as many flows as it may have";
+    let families: [(&str, &str, Count); 5] = [
         ("flows_created", "Flows that stateful rules have admitted", |it| it.created),
         ("flows_expired", "Flows that have ended by their timeout", |it| it.expired),
         ("flows_evicted", "Flows that gave way because the table was nearly full", |it| it.evicted),
         ("flows_refused", "Packets dropped because the flow table was full", |it| it.refused),
+        ("flows_source_limited", LIMITED, |it| it.source_limited),
     ];
     for (name, help, count) in families {
         let samples = all.iter().map(|it| ([("family", format!("ipv{}", it.family))], count(it)));

@@ -35,6 +35,8 @@ pub struct FlowCounts {
     pub evicted: Counter,
     /// Packets dropped because the table was full.
     pub refused: Counter,
+    /// Packets dropped because their source had as many flows as it may have.
+    pub source_limited: Counter,
 }
 
 /// Counts of all workers together.
@@ -45,6 +47,7 @@ pub struct FlowSums {
     pub expired: u64,
     pub evicted: u64,
     pub refused: u64,
+    pub source_limited: u64,
 }
 
 /// One table: a family.
@@ -67,6 +70,10 @@ pub struct Flows {
     profiles: Profiles,
 }
 
+/// The part of a table that one source may fill with flows, and how many flows it may have of a small table.
+const SOURCE_PART: u32 = 16;
+const SOURCE_LEAST: u32 = 256;
+
 /// Random bytes.
 fn secret() -> Secret {
     let state = RandomState::new();
@@ -77,6 +84,11 @@ fn secret() -> Secret {
     Secret(bytes)
 }
 
+/// The default limit of a source in a table of so many flows.
+fn source_limit(capacity: u32) -> u32 {
+    (capacity / SOURCE_PART).max(SOURCE_LEAST)
+}
+
 impl Family {
     fn new(capacity: FlowCapacity, kernel: Kernel, workers: usize) -> Result<Self, FlowError> {
         let table = FlowTable::new(&capacity, &secret())?;
@@ -84,6 +96,7 @@ impl Family {
         let reader = reader.clone().with_kernel(kernel).unwrap_or(reader);
         let counts = (0..workers).map(|_| FlowCounts::default()).collect();
         let capacity = capacity.ip4 + capacity.ip6;
+        table.limit_sources(source_limit(capacity));
         Ok(Self { table: Mutex::new(table), reader, capacity, counts })
     }
 }
@@ -141,6 +154,20 @@ impl Flows {
         self.family(is_ip4).capacity
     }
 
+    /// Sets how many flows of a family a source may have: an IPv4 address, or an IPv6 /64, in a VRF. `None`: a
+    /// sixteenth of the table, but at least 256. Flows beyond a lower limit stay.
+    pub fn limit_sources(&self, is_ip4: bool, flows: Option<u32>) {
+        let Family { table, capacity, .. } = self.family(is_ip4);
+        let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.limit_sources(flows.unwrap_or(source_limit(*capacity)));
+    }
+
+    /// How many flows of a family a source may have.
+    pub fn source_limit(&self, is_ip4: bool) -> u32 {
+        let table = &self.family(is_ip4).table;
+        table.lock().unwrap_or_else(PoisonError::into_inner).source_limit()
+    }
+
     /// Flows of a family.
     pub fn live(&self, is_ip4: bool) -> u64 {
         let table = &self.family(is_ip4).table;
@@ -155,6 +182,7 @@ impl Flows {
             expired: sum.expired + it.expired.get(),
             evicted: sum.evicted + it.evicted.get(),
             refused: sum.refused + it.refused.get(),
+            source_limited: sum.source_limited + it.source_limited.get(),
         })
     }
 

@@ -314,6 +314,10 @@ impl Side {
             Ok(Created::New(id)) => self.begin_flow(id, packet, now),
             Ok(Created::Existing(found)) => Opened::Existing(found),
             Err(FlowError::Contended) => Opened::Drop(Drop::FlowContended),
+            Err(FlowError::SourceLimit { .. }) => {
+                self.count(|counts| counts.source_limited.add(1));
+                Opened::Drop(Drop::FlowSourceLimit)
+            }
             Err(_) => {
                 self.count(|counts| counts.refused.add(1));
                 Opened::Drop(Drop::FlowTableFull)

@@ -1,11 +1,12 @@
-//! Stateful rules under pressure: a flood of new flows.
+//! Stateful rules under pressure: a flood of new flows, and a source with more flows than it may have.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use stoa_wire::tcp::flag;
 
 use crate::acl_stateful::{
-    back, flows, icmp4, icmp6, into, open_gate, out, there, udp_back, udp_there,
+    await_flows, back, flows, icmp4, icmp6, into, open_gate, out, there, udp_back, udp_there,
 };
 use crate::harness::*;
 
@@ -50,4 +51,38 @@ fn a_flood_of_udp_does_not_stop_others() {
         assert_eq!(into(&mut lab, replies()), 2, "{pause}");
         assert!(lab.dropped().iter().all(|(reason, _)| reason == "flow-table-full"));
     }
+}
+
+#[test]
+fn a_source_at_its_limit_keeps_no_other_one_out() {
+    let mut lab = Lab::new(&open_gate());
+    lab.state().limit_flows_of_sources(Some(16));
+    assert_eq!(flood(&mut lab, 10_000..10_040), 32);
+    lab.assert_dropped(&[("flow-source-limit", 48)]);
+    // Its flows go on, in both directions.
+    assert_eq!(flood(&mut lab, 10_000..10_016), 32);
+    assert_eq!(into(&mut lab, udp_back((53, 10_003))), 2);
+    lab.assert_dropped(&[]);
+    // Another host of the same /64 is the same source.
+    let near = Ipv6Addr::from_bits(host6(1).to_bits() ^ 0xff00);
+    assert_eq!(out(&mut lab, [udp_ports(near, host6(2), (1, 53), b"a")]), 0);
+    lab.assert_dropped(&[("flow-source-limit", 1)]);
+    // Others are not. One in a thousand shares its counter by chance.
+    let others = (20..40).flat_map(|host| {
+        let (four, six) = (Ipv4Addr::new(10, 0, 1, host), host6(host));
+        [udp_ports(four, host4(2), (1, 53), b"a"), udp_ports(six, host6(2), (1, 53), b"a")]
+    });
+    let passed = out(&mut lab, others);
+    assert!((36..=40).contains(&passed), "{passed}");
+    assert_eq!(flows(&mut lab).len(), 32 + passed);
+    lab.dropped();
+    // When its flows have ended, it may begin others.
+    lab.state().skip(Duration::from_secs(301));
+    await_flows(&mut lab, 0);
+    assert_eq!(flood(&mut lab, 11_000..11_016), 32);
+    lab.assert_dropped(&[]);
+    lab.state().clear_flows();
+    await_flows(&mut lab, 0);
+    assert_eq!(flood(&mut lab, 12_000..12_020), 32);
+    lab.assert_dropped(&[("flow-source-limit", 8)]);
 }

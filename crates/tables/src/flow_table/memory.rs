@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::hash::Secret;
 use super::index::Index;
 use super::key::ADDRESS_WORDS;
+use super::sources::Sources;
 use super::{FlowError, prefetch};
 use crate::aligned::{Aligned, Region};
 use crate::sync::{AtomicU32, AtomicU64, zeroed};
@@ -88,6 +89,7 @@ pub(super) struct Counts {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) index: Index,
+    pub(super) sources: Sources,
     lines: Aligned<AtomicU32>,
     records: Aligned<AtomicU32>,
     counters: Aligned<AtomicU32>,
@@ -125,6 +127,7 @@ impl Memory {
         let all = || {
             Some(Self {
                 index: Index::new(secret, capacity.keys())?,
+                sources: Sources::new(secret, flows)?,
                 lines: words(flows, LINE_WORDS)?,
                 records: words(flows, RECORD_WORDS)?,
                 counters: words(translated_ip4 + translated_ip6, COUNTER_WORDS)?,
@@ -233,7 +236,7 @@ impl Memory {
         [index.region(), lines, records, counters, addresses]
     }
 
-    /// Bytes of all arrays if all of them is in use.
+    /// Bytes of all arrays if all of them is in use. Lists and counters of sources do not grow with the flows.
     pub(super) fn bytes(&self) -> usize {
         let words = [&self.lines, &self.records, &self.counters, &self.addresses];
         let words: usize = words.iter().map(|array| size_of_val(array.get())).sum();

@@ -21,7 +21,8 @@
 //! when it would expire by what was known then, and collects it or moves it to a later list.
 //!
 //! **Eviction.** When places are few, the owner asks which flow gives way ([`FlowOwner::evict_candidate`]): one that
-//! nobody has answered, as long as there is one.
+//! nobody has answered, as long as there is one. No source has more flows than its limit
+//! ([`FlowTable::limit_sources`]), so that none fills the table with flows that are not evicted.
 //!
 //! **Memory.** Everything is allocated at the start, refers to others by number and never by address, and is
 //! touched only when it is used. Bytes of a flow, all in: 96 IPv4, 128 translated, 128 IPv6.
@@ -44,6 +45,7 @@ mod lists;
 mod memory;
 mod owner;
 mod reader;
+mod sources;
 mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -72,6 +74,12 @@ pub enum FlowError {
         /// The kind of flow.
         kind: Kind,
         /// Its capacity.
+        limit: u32,
+    },
+    /// The source of the flow has as many flows as it may have.
+    #[error("the source of the flow has {limit} flows or more; raise the limit of sources")]
+    SourceLimit {
+        /// The limit.
         limit: u32,
     },
     /// Neither bucket of a key has room, nor could room be made: practically never before the table is full.

@@ -128,6 +128,11 @@ impl FlowOwner {
     /// All but [`FlowError::Capacity`] and [`FlowError::NotOwned`].
     pub fn create(&mut self, flow: &NewFlow, now: u32, look: u32) -> Result<Created, FlowError> {
         let (kind, first) = (flow.kind(), Canonical::new(&flow.key));
+        let sources = &self.memory.sources;
+        let source = sources.of(&first);
+        if sources.is_full(source) {
+            return self.refuse(&first, FlowError::SourceLimit { limit: sources.limit() });
+        }
         let ids = &mut self.ids[kind as usize];
         let Some(id) = ids.take(&self.memory, &mut self.wheel.heads) else {
             let limit = self.memory.ids_of(kind).len() as u32;
@@ -147,6 +152,7 @@ impl FlowOwner {
         }
         let (set, at) = place(flow.flags, (now, now), look);
         self.wheel.schedule(self.memory.records(), id, at, set);
+        self.memory.sources.add(source);
         self.count(1, i32::from(flow.flags & ASSURED == 0));
         Ok(Created::New(id))
     }
@@ -282,6 +288,7 @@ impl FlowOwner {
     pub(super) fn end(&mut self, id: u32, look: u32) {
         let entry = FlowEntry::new(&self.memory, id);
         let (is_live, is_evictable) = (entry.is_live(), entry.flags() & ASSURED == 0);
+        let source = self.memory.sources.of(&entry.canonical(false));
         entry.set_dead();
         let has_ended = !entry.has_second() || {
             let index = &self.memory.index;
@@ -293,6 +300,9 @@ impl FlowOwner {
             self.ids[kind].retire(&self.memory, &mut self.wheel.heads, id);
         } else {
             self.wheel.schedule(self.memory.records(), id, look, ASSURED_SET);
+        }
+        if is_live {
+            self.memory.sources.take(source);
         }
         self.count(-i32::from(is_live), -i32::from(is_live && is_evictable));
     }

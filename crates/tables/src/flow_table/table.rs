@@ -53,6 +53,23 @@ impl FlowTable {
         self.memory.totals()[1]
     }
 
+    /// Bounds the flows that each source may have: an IPv4 address, or an IPv6 /64, in a VRF. Sources that share a
+    /// counter by chance share the limit. `u32::MAX`, as at first: no limit. Flows beyond a lower limit stay.
+    pub fn limit_sources(&self, flows: u32) {
+        self.memory.sources.set_limit(flows);
+    }
+
+    /// The most flows of a source.
+    pub fn source_limit(&self) -> u32 {
+        self.memory.sources.limit()
+    }
+
+    /// Flows of all sources, by the counters of the limit. The same as [`Self::live`] while nobody creates or removes
+    /// flows.
+    pub fn counted_by_source(&self) -> u64 {
+        self.memory.sources.counts().map(u64::from).sum()
+    }
+
     /// Bytes of the table when it is full.
     pub fn bytes(&self) -> usize {
         self.memory.bytes()

@@ -1,6 +1,7 @@
 //! The table against a naive model with a clock, and at its rated fill.
 
 mod eviction;
+mod sources;
 
 use std::collections::HashMap;
 
@@ -105,8 +106,9 @@ struct Model {
 }
 
 impl Model {
-    fn new(seed: u8, now: u32) -> Self {
+    fn new(seed: u8, now: u32, source_limit: u32) -> Self {
         let mut table = FlowTable::new(&CAPACITY, &secret(seed)).unwrap();
+        table.limit_sources(source_limit);
         let owner = table.owner(3, now).unwrap();
         assert!(table.owner(3, now).is_none());
         let mut timeouts = [u32::MAX; 256];
@@ -138,10 +140,11 @@ impl Model {
         let existing = self.find(&flow.key);
         let taken = flow.reply_key.and_then(|key| self.find(&key));
         let available = self.owner.available(flow.kind());
+        let is_limited = self.of_source(&flow.key) >= self.table.source_limit();
         let created = self.owner.create(&new, self.now, self.due(self.now, flow.class));
         match created {
             Ok(Created::New(id)) => {
-                assert!(existing.is_none() && taken.is_none() && available > 0);
+                assert!(existing.is_none() && taken.is_none() && available > 0 && !is_limited);
                 let entry = self.owner.entry(id);
                 assert_eq!((entry.key(), entry.kind()), (flow.key, flow.kind()));
                 assert_eq!(entry.reply_key(), flow.reply_key.unwrap_or(flow.key.reversed()));
@@ -155,7 +158,9 @@ impl Model {
             }
             Err(FlowError::Full { kind, .. }) => {
                 assert_eq!((kind, available, existing), (flow.kind(), 0, None));
+                assert!(!is_limited);
             }
+            Err(FlowError::SourceLimit { .. }) => assert!(is_limited && existing.is_none()),
             Err(FlowError::ReplyKeyTaken) => assert!(taken.is_some() && existing.is_none()),
             Err(other) => panic!("{other}"),
         }
@@ -263,6 +268,7 @@ impl Model {
         let is_evictable = |flow: &&Expected| flow.eviction != Eviction::Never;
         let evictable = self.flows.values().filter(is_evictable).count();
         assert_eq!(self.table.evictable(), evictable as u64);
+        self.check_sources();
     }
 
     /// Removes everything; all ids come back.
@@ -283,8 +289,10 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
     #[test]
-    fn the_table_does_what_a_naive_model_does(steps in steps(), seed: u8, now: u32) {
-        let mut model = Model::new(seed, now);
+    fn the_table_does_what_a_naive_model_does(
+        steps in steps(), seed: u8, now: u32, source_limit in sources::limit(),
+    ) {
+        let mut model = Model::new(seed, now, source_limit);
         for (number, step) in steps.into_iter().enumerate() {
             model.step(step);
             if number % 16 == 0 && !cfg!(miri) {

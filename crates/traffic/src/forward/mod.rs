@@ -216,6 +216,8 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let Some(state) = forwarder.state() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
+    // A generator has many flows of one address.
+    state.limit_flows_of_sources(Some(u32::MAX));
     let _watch = if workload.is_watched {
         Some(watch(state, layout.port_name(Side::Out, 0))?)
     } else {

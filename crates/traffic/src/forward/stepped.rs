@@ -43,6 +43,7 @@ pub fn step(workload: &Workload, loops: u32) -> Result<Counts, BenchError> {
     let Some(state) = forwarder.state() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
+    state.limit_flows_of_sources(Some(u32::MAX));
     for _ in 0..loops {
         state.step();
     }

@@ -64,6 +64,13 @@ impl ForwarderState {
         live
     }
 
+    /// Sets how many flows of each family a source may have; `None`: the default.
+    pub fn limit_flows_of_sources(&mut self, flows: Option<u32>) {
+        for is_ip4 in [true, false] {
+            self.shared.flows.limit_sources(is_ip4, flows);
+        }
+    }
+
     /// Adds the capacity of the flow tables.
     pub(super) fn add_flow_limits(&self, limits: &mut Vec<v1::LimitState>) {
         let flows = &self.shared.flows;
@@ -80,8 +87,8 @@ impl ForwarderState {
     pub(in crate::control) fn flow_counts(&self) -> Vec<v1::FlowCounts> {
         let of = |family: u32| {
             let sums = self.shared.flows.sums(family == 4);
-            let FlowSums { created, expired, evicted, refused } = sums;
-            v1::FlowCounts { family, created, expired, evicted, refused }
+            let FlowSums { created, expired, evicted, refused, source_limited } = sums;
+            v1::FlowCounts { family, created, expired, evicted, refused, source_limited }
         };
         [4, 6].map(of).into()
     }

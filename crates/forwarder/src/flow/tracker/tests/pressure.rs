@@ -1,4 +1,4 @@
-//! Flows under pressure: who gives way.
+//! Flows under pressure: who gives way, and sources at their limit.
 
 use super::*;
 
@@ -94,4 +94,50 @@ fn answered_udp_outlives_a_flood() {
         all.pass(1);
     }
     assert!(asked.iter().all(|key| all.follow(*key, protocol::UDP)));
+}
+
+#[test]
+fn a_source_at_its_limit_is_refused_alone() {
+    let mut all = Pressed::new(8192);
+    assert_eq!([true, false].map(|is_ip4| all.flows.source_limit(is_ip4)), [512; 2]);
+    let of_one = |port| from(1, port, protocol::UDP);
+    for port in 0..600 {
+        let opened = all.create(of_one(port));
+        let limited = Opened::Drop(Drop::FlowSourceLimit);
+        assert_eq!(opened, if port < 512 { Opened::New } else { limited }, "{port}");
+    }
+    let sums = all.flows.sums(true);
+    assert_eq!((sums.created, sums.source_limited, sums.refused), (512, 88, 0));
+    // Its flows go on, and so do other sources.
+    assert!(all.follow(of_one(511), protocol::UDP));
+    assert!(matches!(all.create(of_one(0)), Opened::Existing(_)));
+    // One in a thousand shares its counter by chance.
+    let others = (2..52).filter(|host| all.create(from(*host, 7, protocol::UDP)) == Opened::New);
+    assert!(others.count() > 40);
+    // When flows end, it may begin others.
+    all.pass(301);
+    assert_eq!(all.flows.live(true), 0);
+    assert_eq!(all.create(of_one(600)), Opened::New);
+    all.flows.limit_sources(true, Some(1));
+    assert_eq!(all.create(of_one(601)), Opened::Drop(Drop::FlowSourceLimit));
+    all.flows.clear();
+    while all.tracker.maintain(all.now) {}
+    assert_eq!(all.create(of_one(601)), Opened::New);
+    // Evicted flows count no more.
+    let mut all = Pressed::new(64);
+    all.flows.limit_sources(true, Some(16));
+    for round in 0..20_u16 {
+        let mut keys = (0..8).map(|port| of_one(round * 8 + port));
+        assert!(keys.all(|key| all.create(key) == Opened::New), "{round}");
+        all.flood(u32::from(round) * 100..u32::from(round) * 100 + 100);
+    }
+}
+
+#[test]
+fn the_default_share_is_enough_for_an_office() {
+    for (capacity, share) in [(16, 256), (4096, 256), (65_536, 4096), (1 << 20, 65_536)] {
+        let quiescence = Quiescence::new(1);
+        let flows = Flows::new((capacity, 16), Kernel::Bits, 1, &quiescence).unwrap();
+        assert_eq!((flows.source_limit(true), flows.source_limit(false)), (share, 256));
+    }
 }
