@@ -22,7 +22,7 @@ use stoa_wire::protocol;
 use super::exchange::Exchange;
 use super::fields::Kind;
 use super::flows::{FlowCounts, Flows, Now};
-use super::profiles::{Copied, profile_of, with_profile, without_profile};
+use super::profiles::{Copied, profile_of, with_profile};
 use super::tcp::Direction;
 use super::timeouts::Class;
 use crate::drops::Drop;
