@@ -9,7 +9,7 @@ use stoa_tables::classifier::{
 };
 use stoa_tables::lpm::Kernel;
 
-use super::{Installed, Set};
+use super::Set;
 use crate::acl::{Classifier, Rule, Tracks};
 use crate::control::apply::ApplyError;
 use crate::control::desired::{self, Fragments, RuleOfList};
@@ -153,7 +153,8 @@ impl ForwarderState {
                 add_entries(rule, set.is_ip4, &mut all);
                 let tracks = Tracks { rule: installed.number, profile: installed.profile };
                 let tracks = rule.is_stateful.then_some(tracks);
-                let Installed { hits, limit, log, .. } = installed.clone();
+                let (hits, limit) = (installed.hits.clone(), installed.limit.clone());
+                let log = installed.log.clone();
                 rules.resize(all.len(), Rule { action: rule.action, tracks, limit, log, hits });
                 if all.len() - paused >= SLICE {
                     self.pause((all.len() - paused) as u32);
