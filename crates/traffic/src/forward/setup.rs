@@ -26,8 +26,6 @@ const NEXT_HOP_MAC: u64 = 0x0200_0000_0002;
 const SENDER_MAC: u64 = 0x0200_0100_0002;
 /// The fewest packets that lie prepared in each port.
 const PREPARED_LEAST: u32 = 512;
-/// Flows of which one source may have 16,384, a sixteenth: as many as there are for each source.
-const OF_FEW_SOURCES: usize = 1 << 18;
 /// Interface without traffic.
 const ELSEWHERE: &str = "elsewhere";
 
@@ -132,8 +130,8 @@ fn set_limits(
     let neighbors = (layout.next_hops * layout.tables() + layout.interfaces()) * tables.len();
     desired.limits.neighbors = usual.neighbors.max(neighbors);
     if workload.is_stateful {
-        // Flows of many destinations are drawn at random, and all sources are few: none is refused, and none evicted.
-        let flows = (workload.tracked_flows() as usize * 2).max(OF_FEW_SOURCES);
+        // Flows of many destinations are drawn at random: none is refused, and none evicted.
+        let flows = workload.tracked_flows() as usize * 2;
         desired.limits.flows4 = usual.flows4.max(flows);
         desired.limits.flows6 = usual.flows6.max(flows);
     }
