@@ -1,5 +1,7 @@
 //! OpenConfig paths on the real router: names and values, streams, and the access rules of the IETF paths.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use stoa_api::gnmi::{CapabilityRequest, GetRequest, SubscriptionMode};
 use tonic::Code;
@@ -49,7 +51,16 @@ async fn openconfig_paths_have_the_data_of_the_router() {
     let neighbor = "network-instances/network-instance[name=default]/protocols\
                     /protocol[identifier=BGP][name=frr]/bgp/neighbors\
                     /neighbor[neighbor-address=127.0.0.1]/state/session-state";
-    assert_eq!(value(&testbed.get(neighbor).await.unwrap()[0]), json!("ACTIVE"));
+    // The session listens some time after the start.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let state = value(&testbed.get(neighbor).await.unwrap()[0]);
+        if state == json!("ACTIVE") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{state}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     let afts = "network-instances/network-instance[name=default]/afts";
     let afts = value(&testbed.get(afts).await.unwrap()[0]);
     let entries = &afts["openconfig-network-instance:ipv4-unicast"]["ipv4-entry"];
