@@ -57,7 +57,7 @@ fn warned(lists: &[Value]) -> Vec<String> {
 
 /// The warnings of a configuration, but not those about the other family, which many tests have no list of.
 fn texts(configuration: &Configuration) -> Vec<String> {
-    let found = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
+    let found = warnings(&configuration.desired.acl_rules, (&configuration.interfaces, &[]));
     let found = found.into_iter().map(|it| it.text);
     found.filter(|text| !text.contains("attach a list of IPv")).collect()
 }
@@ -142,7 +142,7 @@ fn a_family_without_a_list_beside_one_with_a_list_is_named() {
             kind => list["type"] = json!(format!("{MODULE}:{kind}")),
         }
         let configuration = configuration(&[list]);
-        let found = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
+        let found = warnings(&configuration.desired.acl_rules, (&configuration.interfaces, &[]));
         found.into_iter().map(|it| it.text).collect::<Vec<_>>()
     };
     let warning = |of_list: u8, other: u8| {
@@ -223,7 +223,7 @@ fn rows_of_lists_are_compared_once_and_not_without_end() {
     let all: Vec<&v1::AclRule> = configuration.desired.acl_rules.iter().collect();
     let lists = std::collections::BTreeMap::from([("six", all)]);
     // Two rules and three messages, at whatever number of interfaces.
-    let found = |steps| essential::warnings(&lists, &configuration.interfaces, steps);
+    let found = |steps| essential::warnings(&lists, (&configuration.interfaces, &[]), steps);
     let texts: Vec<String> = found(6).into_iter().map(|it| it.text).collect();
     assert_eq!(texts.len(), 3, "{texts:?}");
     assert!(texts.iter().all(|text| text.contains("rule rest drops")), "{texts:?}");
@@ -317,12 +317,12 @@ fn a_flow_profile_completes_its_rules() {
     let profile = configuration.desired.acl_rules[0].flow_profile.unwrap();
     assert_eq!((profile.tcp_established_s, profile.icmp_s), (600, 60));
     assert_eq!((profile.tcp_loose, profile.tcp_liberal), (true, false));
-    let warned = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
+    let warned = warnings(&configuration.desired.acl_rules, (&configuration.interfaces, &[]));
     let about = |text: &str| warned.iter().filter(|it| it.text.contains(text)).count();
     assert_eq!(about("tcp-established after 600 s; RFC 5382 REQ-5 allows no less than 7440 s"), 1);
     let long =
         parsed(rule(true), json!({ "name": "quick", "timeouts": { "udp-new": 120 } })).unwrap();
-    let warned = warnings(&long.desired.acl_rules, &long.interfaces);
+    let warned = warnings(&long.desired.acl_rules, (&long.interfaces, &[]));
     assert!(!warned.iter().any(|it| it.text.contains("allows no less")), "{warned:?}");
     let errors = parsed(rule(false), quick).unwrap_err();
     assert!(errors[0].path.ends_with("/actions/stoa-acl:flow-profile"), "{}", errors[0].path);
