@@ -117,7 +117,7 @@ pub struct Shared {
     pub policies: Published<Policies>,
     /// Access lists of interfaces.
     pub acls: Published<AccessLists>,
-    /// What workers tell of packets that match rules with a log.
+    /// Packets that match rules with a log, as workers report them.
     pub acl_log: Logs,
     /// The flows that stateful rules have admitted.
     pub flows: Arc<Flows>,

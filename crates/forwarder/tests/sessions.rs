@@ -3,10 +3,10 @@
 //! which is of the whole process: this test has a program of its own.
 
 #[path = "scenarios/harness/setup.rs"]
-#[allow(dead_code, reason = "the scenarios use more of it")]
+#[expect(dead_code, reason = "the scenarios use more of it")]
 mod setup;
 #[path = "scenarios/harness/wire.rs"]
-#[allow(dead_code, reason = "the scenarios use more of it")]
+#[expect(dead_code, reason = "the scenarios use more of it")]
 mod wire;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -26,6 +26,7 @@ pub mod ethernet;
 pub mod gre;
 pub mod icmp4;
 pub mod icmp6;
+pub mod icmp_query;
 pub mod ipv4;
 pub mod ipv4_options;
 pub mod ipv6;

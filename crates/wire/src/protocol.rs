@@ -40,3 +40,8 @@ pub const MOBILITY: u8 = 135;
 pub const HIP: u8 = 139;
 /// Shim6 (RFC 5533 section 5.1).
 pub const SHIM6: u8 = 140;
+
+/// Whether a protocol begins with a source and a destination port: TCP, UDP, DCCP, SCTP and UDP-Lite.
+pub const fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | 33 | 132 | 136)
+}

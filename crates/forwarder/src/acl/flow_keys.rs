@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::Fields;
 use stoa_tables::flow_hash::Flow;
-use stoa_tables::flow_table::{Columns4, Columns6, FlowKey, FlowReader, Match};
+use stoa_tables::flow_table::{Columns4, Columns6, FlowKey, FlowReader, Match, Tuple};
 
 use super::keys::{Ip4, Ip6};
 use crate::flow::fields::Kind;
@@ -22,14 +22,24 @@ pub trait FlowKeys {
     );
     /// The key of a lane in a VRF.
     fn flow_key(fields: &Fields, lane: usize, vrf: u16) -> FlowKey;
-    /// Whether a lane is from an address of the router, or to one.
-    fn is_of_router(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool;
 }
 
 /// A VRF in keys: the bits of its slot, and the lower ones of how often that was used. 256 VRFs fit.
 #[inline(always)]
 pub(super) const fn flow_vrf(vrf: u32) -> u16 {
     (vrf >> 4) as u16 & 0xff00 | vrf as u16 & 0xff
+}
+
+/// Whether a packet is from an address of the router in a VRF, or to one.
+pub(super) fn is_of_router(shared: &Shared, at: (u32, &Reader), key: &FlowKey) -> bool {
+    match &key.tuple {
+        Tuple::Ip4(it) => [it.source, it.destination]
+            .into_iter()
+            .any(|end| shared.is_local4(at, Ipv4Addr::from_bits(end))),
+        Tuple::Ip6(it) => [it.source, it.destination]
+            .into_iter()
+            .any(|end| shared.is_local6(at, Ipv6Addr::from_bits(end))),
+    }
 }
 
 /// A key with these addresses.
@@ -63,11 +73,6 @@ impl FlowKeys for Ip4 {
         let ends = [fields.source[0][lane], fields.destination[0][lane]];
         FlowKey::ip4(flow(fields, lane, ends), vrf)
     }
-
-    fn is_of_router(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool {
-        let ends = [fields.source[0][lane], fields.destination[0][lane]];
-        ends.into_iter().any(|end| shared.is_local4(at, Ipv4Addr::from_bits(end)))
-    }
 }
 
 impl FlowKeys for Ip6 {
@@ -88,10 +93,5 @@ impl FlowKeys for Ip6 {
     fn flow_key(fields: &Fields, lane: usize, vrf: u16) -> FlowKey {
         let ends = [wide(&fields.source, lane), wide(&fields.destination, lane)];
         FlowKey::ip6(flow(fields, lane, ends), vrf)
-    }
-
-    fn is_of_router(shared: &Shared, at: (u32, &Reader), fields: &Fields, lane: usize) -> bool {
-        let ends = [wide(&fields.source, lane), wide(&fields.destination, lane)];
-        ends.into_iter().any(|end| shared.is_local6(at, Ipv6Addr::from_bits(end)))
     }
 }

@@ -1,5 +1,5 @@
-//! The log of access lists: workers tell the control thread of packets that match rules with a log. Nobody waits: what
-//! exceeds the rate of a rule is not told, and what finds no room is counted.
+//! The log of access lists: workers report packets that match rules with a log to the control thread. Nobody waits:
+//! what exceeds the rate of a rule is not reported, and what finds no room is counted.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use super::limit::RuleLimit;
 use crate::flow::fields::{Kind, Place};
 use crate::flow::tracker::FlowTracker;
 
-/// Packets of a rule that are told per second, and at once.
+/// Packets of a rule that are reported per second, and at once.
 const RATE: (u32, u32) = (10, 20);
 /// Packets that wait for the control thread, of a worker. It asks ten times a second.
 const RING: usize = 256;
@@ -50,7 +50,7 @@ impl RuleLog {
         Self { number, limit: RuleLimit::new(per_second, at_once) }
     }
 
-    /// The number of the rule if one more packet is told at this value of the time stamp counter.
+    /// The number of the rule if one more packet is reported at this value of the time stamp counter.
     #[inline]
     pub(super) fn take(&self, now: u64) -> Option<u32> {
         self.limit.take(now).then_some(self.number)
@@ -70,7 +70,7 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Tells of a packet, or counts it if there is no room.
+    /// Reports a packet, or counts it if there is no room.
     pub fn push(&mut self, record: Record) {
         if self.ring.push(record).is_err() {
             self.lost.add(1);
@@ -91,7 +91,7 @@ impl Logs {
         LogWriter { ring, lost }
     }
 
-    /// Takes what workers have told; returns how many packets have found no room so far.
+    /// Takes what workers have reported; returns how many packets have found no room so far.
     pub fn drain(&self, mut each: impl FnMut(Record)) -> u64 {
         let mut lost = 0;
         for (ring, of_worker) in &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -15,7 +15,7 @@ use super::essential::is_essential;
 use super::keys::{self, Family, Ip4, Ip6};
 use super::log::{OfWorker, Record};
 use super::refusal::{refusal_of, refused};
-use super::stateful::{Task, Tracking, settle_all};
+use super::stateful::{Task, Tracking, is_first, settle_all};
 use super::{Classifier, Policy, TRACK};
 use crate::arcs::{self, Arcs, IP4_INPUT, IP4_OUTPUT, IP6_INPUT, IP6_OUTPUT};
 use crate::flow::fields::{self, Kind};
@@ -189,7 +189,8 @@ impl<F: Family> AclNode<F> {
         }
         count(classifier, (&self.lanes, found), vector, (self.worker, cx.now));
         if classifier.is_logged {
-            tell(classifier, (&self.lanes, found), vector, (cx, place), &self.tracking);
+            let of = (&self.lanes[..], &found[..]);
+            report::<F>((shared, classifier), of, vector, (cx, place), &self.tracking);
         }
         if let Some(policy) = policy {
             let task = Task { shared, reader: cx.reader, classifier, place, policy };
@@ -255,26 +256,28 @@ fn read_again(
     }
 }
 
-/// Tells the control thread of lanes that match rules with a log; of a flow only the first packet.
+/// Reports lanes that match rules with a log to the control thread; of a flow only the first packet.
 #[cold]
 #[inline(never)]
-fn tell(
-    classifier: &Classifier,
+fn report<F: Family>(
+    (shared, classifier): (&Shared, &Classifier),
     (lanes, found): (&[u8], &[u32]),
     vector: &Vector,
     (cx, place): (&mut Context<'_>, Place),
     tracking: &Tracking,
 ) {
-    let now = cx.now;
-    let (Some(fields), Some(of_worker)) = (vector.known_fields(), cx.local::<OfWorker>()) else {
-        return;
-    };
+    let (Some(fields), now) = (vector.known_fields(), cx.now) else { return };
     let interfaces = if place.is_input { &vector.rx_if } else { &vector.tx_if };
     for (lane, found) in lanes.iter().zip(found) {
         let lane = usize::from(*lane);
         let log = classifier.rules.get(*found as usize).and_then(|rule| rule.log.as_ref());
-        let is_first = tracking.is_first(vector.flags[lane], lane);
-        let Some(rule) = log.filter(|_| is_first).and_then(|log| log.take(now)) else { continue };
+        let Some(log) = log else { continue };
+        if !is_first::<F>((shared, place), cx, (vector, lane), tracking) {
+            continue;
+        }
+        let (Some(rule), Some(of_worker)) = (log.take(now), cx.local::<OfWorker>()) else {
+            continue;
+        };
         of_worker.log.push(Record {
             rule,
             is_input: place.is_input,

@@ -26,9 +26,9 @@ use super::{Classifier, Policy, TRACK};
 use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
-use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, fits};
+use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, about, fits};
 use crate::shared::Shared;
-pub(super) use settle::settle_all;
+pub(super) use settle::{is_first, settle_all};
 
 /// What a node keeps of the flows of a vector.
 pub(super) struct Tracking {
@@ -58,9 +58,9 @@ impl Tracking {
         }
     }
 
+    /// Whether no flow of a lane was found here or before.
     #[inline(always)]
-    /// Whether a lane has no flow, so that it is the first packet of one, if of any.
-    pub(super) fn is_first(&self, flags: u16, lane: usize) -> bool {
+    pub(super) fn has_no_flow(&self, flags: u16, lane: usize) -> bool {
         !self.known[lane].is_some() && flags & flags::TRACKED == 0
     }
 
@@ -160,7 +160,13 @@ impl<F: Family> AclNode<F> {
         let mut is_any = false;
         for lane in 0..lanes {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);
-            let Some(id) = known.id() else { continue };
+            let Some(id) = known.id() else {
+                if self.is_about_a_flow(side, vector, lane) {
+                    vector.flags[lane] |= flags::ADMITTED;
+                    self.ids[lane] = 0;
+                }
+                continue;
+            };
             let (flow, of) = ((id, known.direction()), (&*vector, lane));
             match self.fate((&mut *side, is_alone), of, flow, policy) {
                 Fate::Rules => continue,
@@ -181,6 +187,19 @@ impl<F: Family> AclNode<F> {
             self.ids[lane] = 0;
         }
         is_any
+    }
+
+    /// Whether a lane is an ICMP error about a packet of a flow. It changes nothing, so that any worker may ask.
+    #[inline]
+    fn is_about_a_flow(&self, side: &Side, vector: &Vector, lane: usize) -> bool {
+        let Some(fields) = vector.known_fields() else { return false };
+        if Kind(fields.kind[lane]).protocol() != F::ICMP {
+            return false;
+        }
+        let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
+        let about = about(&seen(vector, fields, lane), fields.ports[lane], vrf);
+        let flow = about.and_then(|about| Some((side.find(&about.key)?, about.sequence)));
+        flow.is_some_and(|(flow, sequence)| side.is_about(flow, sequence))
     }
 
     /// Packets that leave by interfaces without lists have passed the output.

@@ -14,6 +14,7 @@ use stoa_tables::classifier::Fragment;
 use super::column::Packets;
 use crate::kernel::Kernel;
 pub use packet::{PacketFields, of_ip4, of_ip6};
+use stoa_wire::icmp_query;
 use stoa_wire::protocol::{ICMP4, ICMP6};
 
 /// What is wrong behind the IP header. Such lanes have neither ports nor flags.
@@ -107,7 +108,7 @@ impl Kind {
 
     const fn query_ports(self, ports: u32) -> u32 {
         let identifier = ports & 0xffff;
-        match icmp_query(self.is_ip6(), (ports >> 24) as u8) {
+        match icmp_query::of(self.is_ip6(), (ports >> 24) as u8) {
             Some((request, false)) => identifier << 16 | request as u32,
             Some((request, true)) => (request as u32) << 16 | identifier,
             None => 0,
@@ -130,17 +131,6 @@ impl Kind {
             3 => Some(Malformed::DataOffset),
             _ => Some(Malformed::Extensions),
         }
-    }
-}
-
-/// The type of the request of an ICMP query with an identifier, and whether this message is the reply (RFC 5508 section
-/// 3). `None`: it is no such message.
-pub const fn icmp_query(is_ip6: bool, message: u8) -> Option<(u8, bool)> {
-    match (is_ip6, message) {
-        (false, 8 | 13 | 15 | 17 | 42) | (true, 128 | 160) => Some((message, false)),
-        (false, 0) => Some((8, true)),
-        (false, 14 | 16 | 18 | 43) | (true, 129 | 161) => Some((message - 1, true)),
-        _ => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rules with a log: what it tells, how often, and only of the first packet of a flow.
+//! Rules with a log: what it reports, how often, and only of the first packet of a flow.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::Logged;
 use stoa_forwarder::control::desired::RuleOfList;
 
-use crate::acl::{all, input, list, to_port};
+use crate::acl::{all, hit, hits, input, list, output, to_port};
 use crate::acl_stateful::{LONG, gate, icmp4, into, out, stateful, udp_back, udp_there};
 use crate::harness::*;
 
@@ -14,7 +14,7 @@ fn logged(rule: RuleOfList) -> RuleOfList {
     RuleOfList { is_logged: true, ..rule }
 }
 
-/// What the log tells; at least `count` packets.
+/// What the log reports; at least `count` packets.
 fn taken(lab: &mut Lab, count: usize) -> Vec<Logged> {
     let (deadline, mut all) = (Instant::now() + LONG, Vec::new());
     while all.len() < count {
@@ -25,7 +25,7 @@ fn taken(lab: &mut Lab, count: usize) -> Vec<Logged> {
 }
 
 #[test]
-fn packets_that_match_are_told() {
+fn packets_that_match_are_reported() {
     let rules = [("dns", logged(to_port(53, Action::Drop))), ("rest", all(Action::Accept))];
     let setup = list(Setup::three_ports(), "edge", &rules);
     let mut lab = Lab::new(&input(setup, "west", &["edge"]));
@@ -45,12 +45,12 @@ fn packets_that_match_are_told() {
     for _ in 0..50 {
         out(&mut lab, udp_there((5000, 53)));
     }
-    let told = taken(&mut lab, 1).len();
-    assert!(told <= 40, "{told}");
+    let reported = taken(&mut lab, 1).len();
+    assert!(reported <= 40, "{reported}");
 }
 
 #[test]
-fn a_flow_is_told_once() {
+fn a_flow_is_reported_once() {
     let mut lab = Lab::new(&gate(logged(stateful(all(Action::Accept)))));
     for _ in 0..5 {
         assert_eq!(out(&mut lab, udp_there((5000, 53))), 2);
@@ -62,4 +62,27 @@ fn a_flow_is_told_once() {
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(all.iter().all(|it| it.action == "accepted" && it.rule == "out"));
     assert_eq!((all[2].icmp.as_str(), all[2].protocol.as_str()), ("8/0", "icmp"));
+}
+
+#[test]
+fn what_the_output_refuses_is_reported_although_the_input_has_begun_a_flow() {
+    let setup = list(Setup::three_ports(), "out", &[("out", stateful(all(Action::Accept)))]);
+    let rules = [("dns", logged(to_port(53, Action::Drop))), ("rest", all(Action::Accept))];
+    let setup = output(input(list(setup, "edge", &rules), "west", &["out"]), "east", &["edge"]);
+    let mut lab = Lab::new(&setup);
+    assert_eq!(out(&mut lab, udp_there((5000, 53))), 0);
+    let all = taken(&mut lab, 2);
+    assert!(all.iter().all(|it| (it.rule.as_str(), it.direction) == ("dns", "out")), "{all:?}");
+}
+
+#[test]
+fn errors_about_a_flow_meet_no_rule() {
+    let setup = list(Setup::three_ports(), "out", &[("out", stateful(all(Action::Accept)))]);
+    let setup = list(setup, "in", &[("rest", logged(all(Action::Drop)))]);
+    let mut lab = Lab::new(&input(input(setup, "west", &["out"]), "east", &["in"]));
+    assert_eq!(out(&mut lab, udp_there((5000, 53))), 2);
+    let [four, _] = udp_there((5000, 53));
+    assert_eq!(into(&mut lab, [icmp4(3, 3, [0; 4], &four[..28])]), 1);
+    assert!(hits(&mut lab).contains(&hit("rest", 0, 0)));
+    assert!(lab.state().take_acl_log().0.is_empty());
 }

@@ -3,7 +3,7 @@
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::RuleOfList;
 
-use crate::acl::{all, input, list};
+use crate::acl::{all, input, list, output};
 use crate::acl_stateful::{into, open_gate, out, stateful, udp_back, udp_there};
 use crate::harness::*;
 
@@ -46,4 +46,24 @@ fn a_stateful_rule_limits_new_flows() {
         assert_eq!(into(&mut lab, udp_back((53, 5000))), 2);
         assert_eq!(out(&mut lab, udp_there((5000, 53))), 2);
     }
+}
+
+#[test]
+fn an_output_limits_flows_that_an_input_begins() {
+    let accept = stateful(all(Action::Accept));
+    let setup = list(Setup::three_ports(), "out", &[("out", accept.clone())]);
+    let setup = list(setup, "edge", &[("edge", limited(accept))]);
+    let mut lab = Lab::new(&output(input(setup, "west", &["out"]), "east", &["edge"]));
+    let passed: usize = (0..4).map(|port| out(&mut lab, udp_there((5000 + port, 53)))).sum();
+    assert!((3..=4).contains(&passed), "{passed}");
+    lab.assert_dropped(&[("acl-rate-limit", 8 - passed as u64)]);
+    // Those that exist go on, also when their rules are asked again.
+    let more = |setup: Setup| {
+        input(list(setup, "other", &[("drop", all(Action::Drop))]), "north", &["other"])
+    };
+    let setup = list(Setup::three_ports(), "out", &[("out", stateful(all(Action::Accept)))]);
+    let setup = list(setup, "edge", &[("edge", limited(stateful(all(Action::Accept))))]);
+    lab.apply(&more(output(input(setup, "west", &["out"]), "east", &["edge"]))).unwrap();
+    lab.settle();
+    assert_eq!(out(&mut lab, udp_there((5000, 53))), 2);
 }

@@ -6,14 +6,15 @@ use stoa_tables::flow_table::{Direction, FlowKey, Match};
 
 use super::{Task, Tracking, is_current, seen, tracked, tracker};
 use crate::acl::Tracks;
-use crate::acl::flow_keys::flow_vrf;
+use crate::acl::flow_keys::{flow_vrf, is_of_router};
 use crate::acl::keys::Family;
-use crate::acl::node::{ERROR, hop_limit, passes};
+use crate::acl::node::{ERROR, Place, hop_limit, passes};
 use crate::acl::refusal::{Refusal, refusal_of};
 use crate::drops::Drop;
 use crate::flow::fields::Kind;
 use crate::flow::flows::Now;
-use crate::flow::tracker::{Admission, Followed, Opened, Seen, Side, about, fits};
+use crate::flow::tracker::{Admission, Followed, Opened, Seen, Side, fits};
+use crate::shared::Shared;
 
 /// What becomes of a lane.
 enum Settled {
@@ -51,14 +52,16 @@ pub(in crate::acl) fn settle_all<F: Family>(
     let mut is_any = false;
     for (lane, found) in lanes.iter().zip(found) {
         let lane = usize::from(*lane);
-        // What has a flow counted when it began.
-        let is_first = tracking.is_first(vector.flags[lane], lane);
-        let now = is_first.then_some(cx.now);
+        let rule = task.classifier.rules.get(*found as usize);
+        // What has a flow counted when that began.
+        let is_limited = rule.is_some_and(|rule| rule.limit.is_some())
+            && is_first::<F>((task.shared, task.place), cx, (vector, lane), tracking);
+        let now = is_limited.then_some(cx.now);
         let refusal = refusal_of(task.classifier, *found, now, || passes::<F>(vector, lane));
-        let rule = task.classifier.rules.get(*found as usize).and_then(|rule| rule.tracks);
+        let rule = rule.and_then(|rule| rule.tracks);
         let settled = match (refusal, rule) {
             // Most packets without a flow, or refused by the check of their headers.
-            (None, None) if is_first => Settled::Pass(0),
+            (None, None) if tracking.has_no_flow(vector.flags[lane], lane) => Settled::Pass(0),
             _ => settle::<F>(task, cx, (&*vector, lane), (refusal, rule), tracking),
         };
         is_any |= !matches!(settled, Settled::Pass(_));
@@ -73,6 +76,27 @@ pub(in crate::acl) fn settle_all<F: Family>(
         }
     }
     is_any
+}
+
+/// Whether a packet is the first one of a flow, if of any: limits and logs of rules are about these. An output sees
+/// flows that an input has begun just now; those that are confirmed are older.
+pub(in crate::acl) fn is_first<F: Family>(
+    (shared, place): (&Shared, Place),
+    cx: &mut Context<'_>,
+    (vector, lane): (&Vector, usize),
+    tracking: &Tracking,
+) -> bool {
+    if tracking.has_no_flow(vector.flags[lane], lane) {
+        return true;
+    }
+    let (Some(fields), Some(tracker)) = (vector.known_fields(), tracker(cx)) else { return false };
+    if place.is_input {
+        return false;
+    }
+    let vrf = flow_vrf(shared.attributes.vrf_of(vector.rx_if[lane]));
+    let side = tracker.of(F::IS_IP4);
+    let id = side.find(&F::flow_key(fields, lane, vrf)).and_then(Match::id);
+    id.is_some_and(|id| !side.admits_replies(id))
 }
 
 fn settle<F: Family>(
@@ -112,10 +136,10 @@ fn judged<'a, F: Family>(
     (tracking, is_stateful): (&Tracking, bool),
 ) -> Judged<'a> {
     let vrf = task.shared.attributes.vrf_of(vector.rx_if[lane]);
-    let is_input = task.place.is_input;
+    let (is_input, key) = (task.place.is_input, F::flow_key(fields, lane, flow_vrf(vrf)));
     Judged {
         packet: seen(vector, fields, lane),
-        key: F::flow_key(fields, lane, flow_vrf(vrf)),
+        key,
         ports: fields.ports[lane],
         known: tracking.known[lane],
         flags: vector.flags[lane],
@@ -124,7 +148,7 @@ fn judged<'a, F: Family>(
         begins_none: is_stateful
             && is_input
             && (hop_limit::<F>(vector, lane) <= 1
-                || F::is_of_router(task.shared, (vrf, task.reader), fields, lane)),
+                || is_of_router(task.shared, (vrf, task.reader), &key)),
     }
 }
 
@@ -280,10 +304,5 @@ fn refused(
             Followed::Pass { .. } | Followed::Replace => return Settled::Refused(refusal),
         }
     }
-    let vrf = judged.key.vrf;
-    // It changes nothing, so that any worker may ask.
-    let is_related = about(&judged.packet, judged.ports, vrf).is_some_and(|about| {
-        side.find(&about.key).is_some_and(|found| side.is_about(found, about.sequence))
-    });
-    if is_related { Settled::Pass(flags::ADMITTED) } else { Settled::Refused(refusal) }
+    Settled::Refused(refusal)
 }

@@ -1,10 +1,10 @@
 //! Writes to the log which packets have matched rules with a log.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stoa_api::acl::protocol_name;
-use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
+use stoa_wire::protocol::{ICMP4, ICMP6, has_ports};
 
 use super::Installed;
 use crate::acl::Action;
@@ -20,11 +20,9 @@ fn end(kind: Kind, words: [u32; 4], port: u32) -> String {
     } else {
         Ipv4Addr::from_bits(words[0]).into()
     };
-    let has_ports = matches!(kind.protocol(), TCP | UDP | 33 | 132 | 136);
-    match (has_ports && kind.0 & Kind::LATER == 0, ip) {
-        (false, ip) => ip.to_string(),
-        (true, IpAddr::V4(ip)) => format!("{ip}:{port}"),
-        (true, IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
+    match has_ports(kind.protocol()) && kind.0 & Kind::LATER == 0 {
+        true => SocketAddr::new(ip, port as u16).to_string(),
+        false => ip.to_string(),
     }
 }
 
@@ -51,7 +49,7 @@ pub struct Logged {
     pub interface: String,
     /// Its name, or its number.
     pub protocol: String,
-    /// Address and port, or type and code of ICMP.
+    /// Address, and port of protocols that have some.
     pub source: String,
     /// The same.
     pub destination: String,
@@ -62,7 +60,7 @@ pub struct Logged {
 }
 
 impl ForwarderState {
-    /// Takes what workers have told since the last call, and how many packets have found no room so far.
+    /// Takes what workers have reported since the last call, and how many packets have found no room so far.
     pub fn take_acl_log(&self) -> (Vec<Logged>, u64) {
         let (mut records, acls) = (Vec::new(), &self.capabilities.acl);
         let lost = self.shared.acl_log.drain(|record| records.push(record));
@@ -95,7 +93,7 @@ impl ForwarderState {
         })
     }
 
-    /// Writes to the log what workers have told.
+    /// Writes to the log what workers have reported.
     pub(super) fn write_acl_log(&mut self) {
         let (packets, lost) = self.take_acl_log();
         for it in packets {

@@ -33,9 +33,6 @@ pub enum Fragments {
     All,
 }
 
-/// Protocols with ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
-const PORTS: [u8; 5] = [protocol::TCP, protocol::UDP, 33, 132, 136];
-
 /// A rule of an access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AclRule {
@@ -301,7 +298,7 @@ fn check_upper(rule: &RuleOfList) -> Result<(), Fault> {
     let has_ports = !rule.source_ports.is_empty() || !rule.destination_ports.is_empty();
     let has_type = rule.icmp_type.is_some() || rule.icmp_code.is_some();
     let has_flags = rule.tcp_flags.1 != 0;
-    let have_ports = rule.protocols.iter().all(|it| PORTS.contains(it));
+    let have_ports = rule.protocols.iter().all(|it| protocol::has_ports(*it));
     if has_ports && (rule.protocols.is_empty() || !have_ports) {
         return fault("has ports without a protocol that has them", "Set the protocol.");
     }

@@ -305,7 +305,7 @@ proptest! {
         let identifier = u16::from_be_bytes(rest);
         if found.kind.protocol() == if packet.is_ip4 { 1 } else { 58 } {
             prop_assert_eq!(rule, classifier::ports(message.into(), code.into()));
-            let expected = match super::icmp_query(!packet.is_ip4, message) {
+            let expected = match icmp_query::of(!packet.is_ip4, message) {
                 Some((request, false)) => classifier::ports(identifier, request.into()),
                 Some((request, true)) => classifier::ports(request.into(), identifier),
                 None => 0,

@@ -7,14 +7,13 @@ use stoa_tables::classifier::Fragment;
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::FlowKey;
 use stoa_wire::checksum::Pseudo;
-use stoa_wire::protocol::{FRAGMENT, ICMP4, ICMP6, TCP, UDP};
+use stoa_wire::icmp_query;
+use stoa_wire::protocol::{FRAGMENT, ICMP4, ICMP6, TCP, has_ports};
 use stoa_wire::tcp::{self, flag};
 
-use crate::flow::fields::{Kind, Place, icmp_query};
+use crate::flow::fields::{Kind, Place};
 use crate::flow::tcp::{Direction, Segment};
 
-/// Protocols with ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
-const PORTS: [u8; 5] = [TCP, UDP, 33, 132, 136];
 /// Bytes of an ICMP error before the packet that it is about.
 const ICMP_HEADER: usize = 8;
 
@@ -75,7 +74,7 @@ pub fn fits(kind: Kind, ports: u32, direction: Direction) -> bool {
     let icmp = if kind.is_ip6() { ICMP6 } else { ICMP4 };
     let is_reply = direction == Direction::Reply;
     kind.protocol() != icmp
-        || icmp_query(kind.is_ip6(), (ports >> 24) as u8).is_some_and(|(_, it)| it == is_reply)
+        || icmp_query::of(kind.is_ip6(), (ports >> 24) as u8).is_some_and(|(_, it)| it == is_reply)
 }
 
 /// The packet that an ICMP error is about.
@@ -146,12 +145,12 @@ fn about6(outer: &[u8], inner: &[u8], vrf: u16) -> Option<About> {
 /// The ports of a key, of a packet of which 8 bytes of the upper layer are known.
 fn ports_of(protocol: u8, upper: &[u8], is_ip6: bool) -> Option<(u16, u16)> {
     let word = |at: usize| Some(u16::from_be_bytes([*upper.get(at)?, *upper.get(at + 1)?]));
-    if PORTS.contains(&protocol) {
+    if has_ports(protocol) {
         return Some((word(0)?, word(2)?));
     }
     if protocol == if is_ip6 { ICMP6 } else { ICMP4 } {
         let identifier = word(4)?;
-        return icmp_query(is_ip6, *upper.first()?).map(|(request, is_reply)| match is_reply {
+        return icmp_query::of(is_ip6, *upper.first()?).map(|(request, is_reply)| match is_reply {
             false => (identifier, request.into()),
             true => (request.into(), identifier),
         });
