@@ -1,5 +1,7 @@
 //! The flows of stateful rules over the contract.
 
+use std::time::{Duration, Instant};
+
 use stoa_api::v1;
 use stoa_api::v1::flow_table_server::FlowTable;
 use tokio_stream::wrappers::ReceiverStream;
@@ -8,6 +10,9 @@ use tonic::{Request, Response, Status};
 use super::forwarder_state::ForwarderState;
 use super::service::Service;
 
+/// How long workers may take to remove flows: they look ten times a second, and remove thousands between packets.
+const DEADLINE: Duration = Duration::from_secs(5);
+const STEP: Duration = Duration::from_millis(10);
 /// Flows that wait for the client.
 const WAITING: usize = 1_024;
 
@@ -34,6 +39,19 @@ impl FlowTable for Service {
                 Ok(forwarder.state().map(ForwarderState::clear_flows).unwrap_or_default())
             })
             .await?;
+        // A flow that begins after the answer stays.
+        let deadline = Instant::now() + DEADLINE;
+        while !self
+            .on_control(|it| Ok(it.state().is_none_or(|state| state.are_flows_clear())))
+            .await?
+        {
+            if Instant::now() > deadline {
+                let text =
+                    "the workers have not removed all flows yet; `stoa show flows` lists the rest";
+                return Err(Status::deadline_exceeded(text));
+            }
+            tokio::time::sleep(STEP).await;
+        }
         Ok(Response::new(v1::ClearFlowsReply { flows }))
     }
 }

@@ -37,6 +37,8 @@ pub struct FlowCounts {
     pub refused: Counter,
     /// Packets dropped because their source had as many flows as it may have.
     pub source_limited: Counter,
+    /// Which call of [`Flows::clear`] the worker has followed.
+    pub(super) followed: AtomicU32,
 }
 
 /// Counts of all workers together.
@@ -194,9 +196,16 @@ impl Flows {
         &self.quiescence
     }
 
-    /// Has workers remove all flows.
+    /// Has workers remove all flows, which takes them a while ([`Self::is_clear`]). Those that begin meanwhile may go, too.
     pub fn clear(&self) {
         self.cleared.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether workers have removed all flows that there were at the last call of [`Self::clear`].
+    pub fn is_clear(&self) -> bool {
+        let cleared = self.cleared();
+        let mut all = self.four.counts.iter().chain(&self.six.counts);
+        all.all(|counts| counts.followed.load(Ordering::Acquire) == cleared)
     }
 
     /// How often [`Self::clear`] was called, modulo 2^32.

@@ -16,7 +16,8 @@ pub struct Profile {
     pub options: Options,
 }
 
-/// The number of profiles. Number 0 is that of rules without one, and has the defaults.
+/// The number of profiles. Number 0 is that of rules without one, and has the defaults. A change replaces all 7 of a
+/// configuration at once, and then twice as many are in force.
 pub const PROFILES: usize = 16;
 
 const LOOSE: u32 = 1;

@@ -72,7 +72,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 let cleared = client.clear_flows(ClearFlowsRequest {}).await?.into_inner().flows;
                 let flows = plural(cleared as usize, "flow");
                 show::print(&format!(
-                    "The router forgets {flows}; TCP connections have to open anew."
+                    "The router has forgotten {flows}; TCP connections must open anew, unless a flow profile is loose."
                 ))?;
             }
             What::Trace => {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use stoa_api::acl::{protocol_name, protocol_number};
 use stoa_api::text::ip_text;
 use stoa_api::v1::{FlowState, ListFlowsRequest, ShowFlowsReply, ShowFlowsRequest};
+use stoa_wire::protocol::has_ports;
 
 use super::{count, duration, number, table, write};
 use crate::failure::Failure;
@@ -53,6 +54,10 @@ impl Selection {
         Ok(ListFlowsRequest { family, protocol, address })
     }
 
+    fn is_all(&self) -> bool {
+        self.protocol.is_none() && self.address.is_none()
+    }
+
     /// The requests that select these flows: "icmp" is one for each family.
     fn filters(&self) -> Result<Vec<ListFlowsRequest>, Failure> {
         let all = [self.filter(true)?, self.filter(false)?];
@@ -83,7 +88,11 @@ pub async fn show(
         return Ok(());
     }
     if all.flows.is_empty() {
-        writeln!(out, "No flows: stateful rules of access lists create them.")?;
+        let none = match selection.is_all() {
+            true => "No flows: stateful rules of access lists create them.",
+            false => "No flow matches.",
+        };
+        writeln!(out, "{none}")?;
         return Ok(());
     }
     write(&to_table(&all.flows), out)?;
@@ -98,10 +107,11 @@ pub async fn show(
 /// Address and port of an end. ICMP has an identifier instead.
 fn end(address: &[u8], port: u32, protocol: u32) -> String {
     let text = ip_text(address);
-    match (protocol, address.len()) {
-        (6 | 17 | 33 | 132 | 136, 16) => format!("[{text}]:{port}"),
-        (6 | 17 | 33 | 132 | 136, _) => format!("{text}:{port}"),
-        _ => text,
+    let has_ports = u8::try_from(protocol).is_ok_and(has_ports);
+    match (has_ports, address.len()) {
+        (true, 16) => format!("[{text}]:{port}"),
+        (true, _) => format!("{text}:{port}"),
+        (false, _) => text,
     }
 }
 

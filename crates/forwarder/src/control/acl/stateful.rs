@@ -64,6 +64,11 @@ impl ForwarderState {
         live
     }
 
+    /// Whether workers have removed all flows that there were at the last [`Self::clear_flows`].
+    pub fn are_flows_clear(&self) -> bool {
+        self.shared.flows.is_clear()
+    }
+
     /// Sets how many flows of each family a source may have; `None`: the default.
     pub fn limit_flows_of_sources(&mut self, flows: Option<u32>) {
         for is_ip4 in [true, false] {

@@ -1,5 +1,7 @@
 //! Ends flows: those that are due, those that give way, and all of them when they are cleared.
 
+use std::sync::atomic::Ordering;
+
 use stoa_tables::Reclaim;
 use stoa_tables::flow_table::Kind;
 
@@ -54,6 +56,9 @@ impl Side {
         self.pieces.sweep(now.tick);
         let mut has_more = self.clear_some();
         let counts = self.flows.counts(self.is_ip4, self.worker);
+        if let Some(counts) = counts.filter(|_| self.sweep.is_none()) {
+            counts.followed.store(self.cleared, Ordering::Release);
+        }
         has_more |= self.owner.expire(now.tick, &self.profiles.timeouts, DUE, |_| {
             if let Some(counts) = counts {
                 counts.expired.add(1);
