@@ -2,9 +2,6 @@
 
 use crate::v1;
 
-/// The most profiles of a configuration. A change replaces them all at once, and then twice as many are in force.
-pub const PROFILES_MAX: usize = 7;
-
 /// The profile of rules without one: the shortest timeouts that the RFCs allow, or recommend.
 pub const fn default_profile() -> v1::FlowProfile {
     v1::FlowProfile {

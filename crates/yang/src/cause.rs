@@ -45,10 +45,11 @@ const CAUSES: &[(&str, &str)] = &[
 ];
 
 /// What a reference is to, by a part of the path of its target.
-const TARGETS: [(&str, &str); 7] = [
+const TARGETS: [(&str, &str); 8] = [
     ("/if:interface/if:name", "interface"),
     ("stoa-vrf:vrf/", "VRF"),
     ("acl:acls/acl:acl/acl:name", "access list"),
+    ("flow-profile/", "flow profile"),
     ("ipv4-prefix-sets/", "set of IPv4 prefixes"),
     ("ipv6-prefix-sets/", "set of IPv6 prefixes"),
     ("port-sets/", "set of ports"),

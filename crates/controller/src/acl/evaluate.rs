@@ -1,6 +1,7 @@
 //! Which rule decides about a packet at an interface.
 
 use super::walk::{Decision, Packet, walk};
+use crate::config::has_address;
 use crate::configuration::Configuration;
 use stoa_api::v1;
 
@@ -29,5 +30,8 @@ pub fn evaluate(configuration: &Configuration, packet: &Packet) -> Result<Decisi
         let list = list.clone();
         configuration.desired.acl_rules.iter().filter(move |rule| rule.acl == list)
     };
-    Ok(walk(lists.iter().flat_map(rules), packet))
+    let own = |end| configuration.interfaces.iter().any(|it| has_address(it, end));
+    let is_own = own(packet.source) || own(packet.destination);
+    let has_flows = configuration.desired.acl_rules.iter().any(|rule| rule.stateful);
+    Ok(Decision { has_flows, ..walk(lists.iter().flat_map(rules), packet, is_own) })
 }

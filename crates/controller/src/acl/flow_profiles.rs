@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use stoa_api::flow::{PROFILES_MAX, default_profile};
+use stoa_api::flow::default_profile;
 use stoa_api::v1;
-use stoa_yang::error::ValidationErrors;
 
-use super::paths::{ACLS, rule_path};
+use super::paths::rule_path;
 use crate::config::model::{Acls, FlowProfile};
 use crate::warning::Warning;
 
@@ -32,17 +31,7 @@ const fn shortest() -> v1::FlowProfile {
 }
 
 /// The profiles of a configuration by name.
-pub(super) fn profiles<'a>(
-    acls: &'a Acls,
-    errors: &mut ValidationErrors,
-) -> HashMap<&'a str, v1::FlowProfile> {
-    if acls.flow_profile.len() > PROFILES_MAX {
-        errors.add(
-            ACLS.to_owned(),
-            format!("{} flow profiles are more than {PROFILES_MAX}", acls.flow_profile.len()),
-            "Remove some, and have their entries use others.",
-        );
-    }
+pub(super) fn profiles(acls: &Acls) -> HashMap<&str, v1::FlowProfile> {
     acls.flow_profile.iter().map(|it| (it.name.as_str(), profile(it))).collect()
 }
 
@@ -70,17 +59,21 @@ pub(super) fn warnings(rules: &[v1::AclRule], most: usize) -> Vec<Warning> {
     let shortest = shortest();
     let short = rules.iter().filter_map(|rule| {
         let profile = rule.flow_profile.as_ref()?;
-        let (state, seconds, source) =
-            SHORTEST.iter().find(|(_, seconds, _)| seconds(profile) < seconds(&shortest))?;
+        let short = SHORTEST.iter().filter(|(_, seconds, _)| seconds(profile) < seconds(&shortest));
+        let short: Vec<String> = short
+            .map(|(state, seconds, source)| {
+                let (given, least) = (seconds(profile), seconds(&shortest));
+                format!("{state} after {given} s ({source}: no less than {least} s)")
+            })
+            .collect();
         let text = format!(
-            "rule {} of list {} ends idle flows of the state {state} after {} s; {source} allows no less than {} s, \
-             and hosts may rely on it",
+            "rule {} of list {} ends idle flows sooner than hosts may rely on: {}",
             rule.name,
             rule.acl,
-            seconds(profile),
-            seconds(&shortest),
+            short.join(", ")
         );
-        Some(Warning { text, nodes: vec![rule_path(&rule.acl, &rule.name)] })
+        let warning = Warning { text, nodes: vec![rule_path(&rule.acl, &rule.name)] };
+        (!short.is_empty()).then_some(warning)
     });
     short.take(most).collect()
 }

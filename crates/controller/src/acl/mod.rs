@@ -6,6 +6,7 @@ mod capability;
 mod coverage;
 mod essential;
 mod evaluate;
+mod flow_of;
 mod flow_profiles;
 mod paths;
 mod rules;

@@ -24,7 +24,7 @@ pub(super) fn family_of(acl: &Acl) -> u32 {
 
 /// The rules of all lists.
 pub(super) fn rules(acls: &Acls, errors: &mut ValidationErrors) -> Vec<v1::AclRule> {
-    let profiles = flow_profiles::profiles(acls, errors);
+    let profiles = flow_profiles::profiles(acls);
     let sets = Sets::new(&acls.defined_sets, errors);
     let (mut rules, mut left) = (Vec::new(), Some(VALUES));
     for acl in &acls.acl {

@@ -1,6 +1,7 @@
 //! What commits warn about, and decisions about packets.
 
 mod defined_sets;
+mod flows;
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -31,6 +32,12 @@ fn configuration(lists: &[Value]) -> Configuration {
 
 /// The same for several interfaces.
 fn configuration_of(interfaces: &[&str], lists: &[Value]) -> Configuration {
+    let text = text_of(interfaces, lists).to_string();
+    Configuration::parse(Path::new("test"), text).unwrap()
+}
+
+/// Its text.
+fn text_of(interfaces: &[&str], lists: &[Value]) -> Value {
     let names: Vec<Value> = lists.iter().map(|list| json!({ "name": list["name"] })).collect();
     let interface = |name: &&str| {
         json!({
@@ -42,13 +49,12 @@ fn configuration_of(interfaces: &[&str], lists: &[Value]) -> Configuration {
     let point = |name: &&str| json!({ "interface-id": name, "ingress": { "acl-sets": { "acl-set": names } } });
     let interface: Vec<Value> = interfaces.iter().map(interface).collect();
     let points: Vec<Value> = interfaces.iter().map(point).collect();
-    let text = json!({
+    json!({
         "ietf-interfaces:interfaces": { "interface": interface },
         "ietf-access-control-list:acls": {
             "acl": lists, "attachment-points": { "interface": points },
         },
-    });
-    Configuration::parse(Path::new("test"), text.to_string()).unwrap()
+    })
 }
 
 fn warned(lists: &[Value]) -> Vec<String> {
@@ -277,57 +283,6 @@ fn a_decision_names_the_rule_and_what_passed_before() {
     assert_eq!(decision(&edge, needed).action, "accept");
     let none = configuration(&[]);
     assert_eq!(decision(&none, to(80)).action, "accept");
-}
-
-#[test]
-fn only_what_is_accepted_begins_a_flow() {
-    let with = |action: &str| {
-        let mut rule = rule("out", &json!({}), action);
-        rule["actions"]["stoa-acl:stateful"] = json!(true);
-        list("edge", &[rule])
-    };
-    let configuration = configuration(&[with("accept")]);
-    assert!(configuration.desired.acl_rules[0].stateful);
-    let of = v1::TestAclRequest { protocol: 17, ..v1::TestAclRequest::default() };
-    assert!(decision(&configuration, of).stateful);
-    let text = json!({ "ietf-access-control-list:acls": { "acl": [with("drop")] } });
-    let errors = Configuration::parse(Path::new("test"), text.to_string()).unwrap_err();
-    let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
-    let list = "/ietf-access-control-list:acls/acl[name='edge']";
-    assert_eq!(paths, [format!("{list}/aces/ace[name='out']/actions/stoa-acl:stateful")]);
-    assert!(errors[0].cause.contains("drop"), "{}", errors[0].cause);
-}
-
-#[test]
-fn a_flow_profile_completes_its_rules() {
-    let rule = |is_stateful: bool| {
-        let mut rule = rule("out", &json!({}), "accept");
-        rule["actions"]["stoa-acl:stateful"] = json!(is_stateful);
-        rule["actions"]["stoa-acl:flow-profile"] = json!("quick");
-        rule
-    };
-    let parsed = |rule: Value, profile: Value| {
-        let mut acls = json!({ "acl": [list("edge", &[rule])] });
-        acls["stoa-acl:flow-profile"] = json!([profile]);
-        let text = json!({ "ietf-access-control-list:acls": acls }).to_string();
-        Configuration::parse(Path::new("test"), text)
-    };
-    let quick = json!({ "name": "quick", "timeouts": { "tcp-established": 600 }, "tcp": { "loose": true } });
-    let configuration = parsed(rule(true), quick.clone()).unwrap();
-    let profile = configuration.desired.acl_rules[0].flow_profile.unwrap();
-    assert_eq!((profile.tcp_established_s, profile.icmp_s), (600, 60));
-    assert_eq!((profile.tcp_loose, profile.tcp_liberal), (true, false));
-    let warned = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
-    let about = |text: &str| warned.iter().filter(|it| it.text.contains(text)).count();
-    assert_eq!(about("tcp-established after 600 s; RFC 5382 REQ-5 allows no less than 7440 s"), 1);
-    let long =
-        parsed(rule(true), json!({ "name": "quick", "timeouts": { "udp-new": 120 } })).unwrap();
-    let warned = warnings(&long.desired.acl_rules, &long.interfaces);
-    assert!(!warned.iter().any(|it| it.text.contains("allows no less")), "{warned:?}");
-    let errors = parsed(rule(false), quick).unwrap_err();
-    assert!(errors[0].path.ends_with("/actions/stoa-acl:flow-profile"), "{}", errors[0].path);
-    let errors = parsed(rule(true), json!({ "name": "other" })).unwrap_err();
-    assert!(!errors.is_empty());
 }
 
 #[test]

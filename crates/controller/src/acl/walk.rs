@@ -11,6 +11,7 @@ use stoa_wire::essential;
 use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 
 use super::coverage::net;
+use super::flow_of::{FlowOf, flow_of};
 use super::rules::needs_upper;
 
 /// Rules that do not match, and are named with the reason.
@@ -30,8 +31,12 @@ pub struct Packet {
 /// What becomes of a packet.
 pub type Decision = v1::TestAclReply;
 
-/// What these rules, in their order, do with a packet.
-pub(super) fn walk<'a>(rules: impl Iterator<Item = &'a v1::AclRule>, packet: &Packet) -> Decision {
+/// What these rules, in their order, do with a packet. `is_own`: one of its addresses is the router's.
+pub(super) fn walk<'a>(
+    rules: impl Iterator<Item = &'a v1::AclRule>,
+    packet: &Packet,
+    is_own: bool,
+) -> Decision {
     let mut decision = Decision::default();
     for rule in rules {
         let Some(miss) = miss(rule, packet) else {
@@ -39,7 +44,8 @@ pub(super) fn walk<'a>(rules: impl Iterator<Item = &'a v1::AclRule>, packet: &Pa
             decision.reason =
                 format!("it is the first rule that matches: {}", conditions_text(rule));
             (decision.acl, decision.rule) = (rule.acl.clone(), rule.name.clone());
-            decision.stateful = rule.stateful;
+            let flow = if is_own { FlowOf::None } else { flow_of(rule, packet) };
+            decide_flow(&mut decision, flow);
             return decision;
         };
         decision.passed_total += 1;
@@ -55,6 +61,20 @@ pub(super) fn walk<'a>(rules: impl Iterator<Item = &'a v1::AclRule>, packet: &Pa
     };
     (decision.action, decision.reason) = (action.to_owned(), reason.to_owned());
     decision
+}
+
+/// What a stateful rule does beside accepting the packet.
+fn decide_flow(decision: &mut Decision, flow: FlowOf) {
+    match flow {
+        FlowOf::New => decision.stateful = true,
+        FlowOf::None => {}
+        FlowOf::NoConnection => {
+            decision.action = "drop".to_owned();
+            decision.reason.push_str(
+                ", but it is stateful, and the segment opens no connection (tcp-no-connection)",
+            );
+        }
+    }
 }
 
 /// Whether a rule matches a packet. Nothing is allocated: commits ask it of all rules.

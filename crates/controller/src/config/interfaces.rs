@@ -1,7 +1,9 @@
 //! Interfaces of ports, and their VLAN sub-interfaces.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
+use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
@@ -29,6 +31,14 @@ impl Keyed for v1::Interface {
     fn key(&self) -> (bool, &str) {
         (!self.parent.is_empty(), &self.name)
     }
+}
+
+/// Whether an address is one of an interface.
+pub fn has_address(interface: &v1::Interface, address: IpAddr) -> bool {
+    let family = if address.is_ipv4() { &interface.ip4 } else { &interface.ip6 };
+    let bytes = ip_bytes(address);
+    let has = |family: &v1::Family| family.addresses.iter().any(|own| own.address == bytes);
+    family.as_ref().is_some_and(|family| family.enabled && has(family))
 }
 
 impl Blocks<v1::Interface> {

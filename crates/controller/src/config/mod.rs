@@ -28,7 +28,7 @@ use stoa_yang::error::ValidationErrors;
 
 use addresses::Addressing;
 pub use data_path::interface_path;
-pub use interfaces::Interfaces;
+pub use interfaces::{Interfaces, has_address};
 use management::Management;
 use model::Vrf;
 pub use model::{management, route_sources};

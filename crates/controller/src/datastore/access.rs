@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use crate::acl::{Packet, evaluate, point_path};
 use crate::apply::ForwarderConnection;
 use crate::config::management::{self, Action, Https, Management, User};
-use crate::config::{Interfaces, interface_path};
+use crate::config::{Interfaces, has_address, interface_path};
 use crate::configuration::Configuration;
 
 const FIX: &str = "Change the candidate and use a confirmed commit (`confirm-within`, `commit confirmed 5`): it is rolled \
@@ -193,7 +193,7 @@ fn access_list(
     after: &Configuration,
 ) -> Option<(String, String)> {
     let (local, peer) = (path.local, path.peer?);
-    let interface = after.interfaces.iter().find(|it| has(it, local.ip()))?;
+    let interface = after.interfaces.iter().find(|it| has_address(it, local.ip()))?;
     let of = v1::TestAclRequest {
         interface: interface.name.clone(),
         direction: "in".to_owned(),
@@ -230,15 +230,6 @@ fn family(interface: &v1::Interface, address: IpAddr) -> (&'static str, Option<&
     }
 }
 
-fn has(interface: &v1::Interface, address: IpAddr) -> bool {
-    let bytes = match address {
-        IpAddr::V4(four) => four.octets().to_vec(),
-        IpAddr::V6(six) => six.octets().to_vec(),
-    };
-    let family = family(interface, address).1;
-    family.is_some_and(|it| it.enabled && it.addresses.iter().any(|own| own.address == bytes))
-}
-
 /// Whether the interface and its parent are enabled.
 fn is_up(interface: &v1::Interface, all: &Interfaces) -> bool {
     let parent = all.named(&interface.parent);
@@ -247,9 +238,9 @@ fn is_up(interface: &v1::Interface, all: &Interfaces) -> bool {
 }
 
 fn interface(old: &Interfaces, new: &Interfaces, address: IpAddr) -> Option<(String, String)> {
-    let was = old.iter().find(|it| has(it, address) && is_up(it, old))?;
+    let was = old.iter().find(|it| has_address(it, address) && is_up(it, old))?;
     let gives_access = |it: &&v1::Interface| {
-        has(it, address)
+        has_address(it, address)
             && is_up(it, new)
             && it.host_interface.is_some() == was.host_interface.is_some()
     };
@@ -268,7 +259,7 @@ fn interface(old: &Interfaces, new: &Interfaces, address: IpAddr) -> Option<(Str
         return Some((format!("{path}/enabled"), cause));
     }
     let (kind, family) = family(is, address);
-    if !has(is, address) {
+    if !has_address(is, address) {
         let is_off = family.is_some_and(|family| !family.enabled);
         let path = match is_off {
             true => format!("{path}/ietf-ip:{kind}/enabled"),

@@ -11,7 +11,7 @@ use stoa_api::v1::{AclFragment, TestAclReply, TestAclRequest};
 use stoa_controller::acl::{Packet, evaluate};
 use stoa_controller::configuration::Configuration;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, plural};
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 
@@ -193,8 +193,16 @@ fn text(reply: &TestAclReply) -> String {
             lines.extend(reply.stateful.then(|| flow.to_owned()));
         }
     }
+    if reply.has_flows && reply.action != "accept" {
+        lines.push(
+            "  unless it belongs to a flow, whose packets and replies pass without a rule"
+                .to_owned(),
+        );
+    }
     if reply.passed_total > 0 {
-        lines.push(format!("{} rules before do not match:", reply.passed_total));
+        let before = plural(reply.passed_total as usize, "rule");
+        let verb = if reply.passed_total == 1 { "does" } else { "do" };
+        lines.push(format!("{before} before {verb} not match:"));
         let miss = reply.passed.iter().map(|it| format!("  {} {}: {}", it.acl, it.rule, it.reason));
         lines.extend(miss);
         let more = reply.passed_total - reply.passed.len() as u64;
@@ -214,6 +222,7 @@ fn to_json(reply: &TestAclReply) -> String {
         "rule": named(&reply.rule),
         "reason": reply.reason,
         "stateful": reply.stateful,
+        "has_flows": reply.has_flows,
         "passed": passed,
         "passed_total": reply.passed_total,
     })
