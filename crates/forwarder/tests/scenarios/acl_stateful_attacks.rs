@@ -70,6 +70,16 @@ fn a_packet_that_does_not_leave_opens_nothing() {
 }
 
 #[test]
+fn a_packet_that_waits_for_its_neighbor_opens_nothing() {
+    let mut lab = Lab::new(&two_lists());
+    let absent = Ipv4Addr::new(10, 0, 2, 99);
+    // All lists would accept it.
+    assert_eq!(out(&mut lab, [udp_ports(host4(1), absent, (5000, 80), b"ask")]), 1, "ARP");
+    assert_eq!(into(&mut lab, [udp_ports(absent, host4(1), (80, 5000), b"forged")]), 0);
+    lab.assert_dropped(&[("acl-input", 1)]);
+}
+
+#[test]
 fn a_change_on_its_way_to_the_output_cuts_no_replies() {
     // Only the output keeps flows.
     let setup = |more: bool| {
