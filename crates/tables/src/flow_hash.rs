@@ -16,6 +16,13 @@ pub const PORT: u32 = 0x9e37_79b1;
 /// What the protocol is multiplied by.
 pub const PROTOCOL: u32 = 0x27d4_eb2f;
 
+/// Both halves of a product, mixed: for hashes by two secret words, of what attackers choose.
+#[inline(always)]
+pub const fn fold_product(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    (product >> 64) as u64 ^ product as u64
+}
+
 /// A bijection of 32 bits in which every input bit moves about half of the output bits.
 #[inline(always)]
 pub const fn mix(mut word: u32) -> u32 {

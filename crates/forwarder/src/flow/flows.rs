@@ -196,7 +196,8 @@ impl Flows {
         &self.quiescence
     }
 
-    /// Has workers remove all flows, which takes them a while ([`Self::is_clear`]). Those that begin meanwhile may go, too.
+    /// Has workers remove all flows, which takes them a while ([`Self::is_clear`]). Those that begin meanwhile may go,
+    /// too.
     pub fn clear(&self) {
         self.cleared.fetch_add(1, Ordering::Release);
     }

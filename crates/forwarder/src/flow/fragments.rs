@@ -14,6 +14,8 @@
 #[cfg(test)]
 mod tests;
 
+use stoa_tables::flow_hash::fold_product;
+
 /// Entries of which one is chosen for a key.
 const WAYS: usize = 8;
 /// Gaps that a packet may have at a time, and one: each fragment that arrives out of order makes one.
@@ -133,12 +135,6 @@ pub struct Fragments<V> {
     swept: usize,
 }
 
-/// Both halves of a product, mixed.
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    (product >> 64) as u64 ^ product as u64
-}
-
 impl<V: Copy> Fragments<V> {
     /// A table of at least `capacity` entries, a power of two from 8 on, of which each source may have `limit`. An
     /// entry lives for `lifetime` of the unit in which the caller counts (RFC 8200 section 4.5: 60 seconds at most).
@@ -239,11 +235,11 @@ impl<V: Copy> Fragments<V> {
         let [one, two] = self.seed;
         let words = |address: u128| ((address >> 64) as u64, address as u64);
         let ((a, b), (c, d)) = (words(key.source), words(key.destination));
-        let source = fold(fold(a ^ one, two) ^ b, one) ^ u64::from(key.vrf);
-        let source = fold(source ^ two, one);
+        let source = fold_product(fold_product(a ^ one, two) ^ b, one) ^ u64::from(key.vrf);
+        let source = fold_product(source ^ two, one);
         let rest = u64::from(key.protocol) << 32 | u64::from(key.identification);
-        let whole = fold(fold(source ^ c, two) ^ d, one);
-        (source, fold(whole ^ rest, two))
+        let whole = fold_product(fold_product(source ^ c, two) ^ d, one);
+        (source, fold_product(whole ^ rest, two))
     }
 
     fn is_expired(&self, at: usize, now: u64) -> bool {

@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::hash::Secret;
 use super::key::{Canonical, IS_IP6, REVERSED};
+use crate::flow_hash::fold_product;
 use crate::sync::{AtomicU32, zeroed};
 
 /// The fewest and the most counters. Of sources of which each has a sixteenth of the table, there are at most 16: one
@@ -33,13 +34,6 @@ impl core::fmt::Debug for Sources {
     }
 }
 
-/// Both halves of a product, mixed.
-#[inline(always)]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    (product >> 64) as u64 ^ product as u64
-}
-
 impl Sources {
     /// Counters for a table of so many flows; `None`: there is no memory.
     pub(super) fn new(secret: &Secret, flows: u64) -> Option<Self> {
@@ -48,7 +42,9 @@ impl Sources {
         let (words, _) = secret.0.as_chunks::<8>();
         // Of all words, since the hash of flows has each of them as it is.
         let key = |start: u64| {
-            words.iter().fold(start, |sum, word| fold(sum ^ u64::from_le_bytes(*word), MIXER))
+            words
+                .iter()
+                .fold(start, |sum, word| fold_product(sum ^ u64::from_le_bytes(*word), MIXER))
         };
         Some(Self {
             counts: zeroed(counters as usize)?,
@@ -71,7 +67,8 @@ impl Sources {
         };
         let of_vrf = u64::from(context & (IS_IP6 | u32::from(u16::MAX)));
         let [first, second] = self.keys;
-        let hash = fold(fold(address ^ first, second) ^ of_vrf, (second ^ first) | 1);
+        let hash =
+            fold_product(fold_product(address ^ first, second) ^ of_vrf, (second ^ first) | 1);
         hash as usize & (self.counts.len() - 1)
     }
 
