@@ -19,7 +19,7 @@ pub use desired::desired;
 pub use entries::{
     BFD_INTERVAL_US, BFD_MULTIPLIER, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session, interface,
     neighbor, plugin, port, punt, router_advertisement, router_discovery, rule, static_route,
-    tunnel, virtual_router, vrf,
+    tunnel, virtual_router, vrf, zone_pair,
 };
 pub use settings::{LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers};
 
@@ -61,6 +61,8 @@ pub enum Kind {
     PolicyRules,
     /// Rules of access lists.
     AclRules,
+    /// Pairs of zones.
+    ZonePairs,
     /// Limits of the control-plane policer.
     Punts,
     /// Bounds of reassembly: one entry.
@@ -73,7 +75,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Workers,
         Self::Limits,
         Self::Logging,
@@ -90,6 +92,7 @@ impl Kind {
         Self::RouterAdvertisements,
         Self::PolicyRules,
         Self::AclRules,
+        Self::ZonePairs,
         Self::Punts,
         Self::Reassembly,
         Self::Multipath,
@@ -115,6 +118,7 @@ impl Kind {
             Self::RouterAdvertisements => "router-advertisements",
             Self::PolicyRules => "policy-rules",
             Self::AclRules => "acl-rules",
+            Self::ZonePairs => "zone-pairs",
             Self::Punts => "punt-limits",
             Self::Reassembly => "reassembly",
             Self::Multipath => "multipath",

@@ -21,6 +21,7 @@ pub mod refusal;
 pub mod rows;
 pub mod text;
 pub mod unix;
+pub mod zones;
 
 /// Version 1 of the contract.
 #[allow(missing_docs, clippy::all)]

@@ -149,6 +149,7 @@ reasons! {
     PuntUnsubscribed "punt-unsubscribed" "packets that a controller has asked for, while none takes them";
     AclInput "acl-input" "refused by an access list of the receiving interface";
     AclOutput "acl-output" "refused by an access list of the sending interface";
+    ZonePair "zone-pair" "refused between two zones: there is no pair of them, or its access lists do not accept the packet";
     AclTruncated "acl-truncated" "an upper-layer header that is cut or malformed, so that rules cannot judge it (RFC 1858, RFC 7112)";
     AclRateLimit "acl-rate-limit" "over the rate limit of a rule of an access list";
     TcpImpossibleFlags "tcp-impossible-flags" "TCP flags that no host sends together, in a flow or where one would begin";

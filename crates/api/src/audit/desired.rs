@@ -44,6 +44,7 @@ pub fn desired<'a>(
     }
     add_rules(&mut tally, &desired.rules);
     desired.acl_rules.iter().for_each(|rule| entries::acl_rule(&mut tally, rule.clone()));
+    desired.zone_pairs.iter().for_each(|pair| entries::zone_pair(&mut tally, pair));
     add_punts(&mut tally, &desired.punts, &defaults.punts);
     for route in routes {
         entries::static_route(&mut tally, route.clone());

@@ -67,6 +67,11 @@ pub fn acl_rule(tally: &mut Tally, rule: v1::AclRule) {
     tally.add(Kind::AclRules, format!("{} {}", rule.acl, rule.name), &rule);
 }
 
+/// A pair of zones.
+pub fn zone_pair(tally: &mut Tally, pair: &v1::ZonePair) {
+    tally.add(Kind::ZonePairs, format!("{} to {}", pair.from, pair.to), pair);
+}
+
 /// The settings of a plugin at an interface.
 pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8]) {
     tally.add(Kind::Plugins, format!("{interface} {plugin}"), &settings.to_vec());

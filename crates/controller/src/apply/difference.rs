@@ -30,6 +30,7 @@ pub(super) fn difference(
         rules,
         multipath,
         acl_rules,
+        zone_pairs,
     } = new;
     let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
     // Configurations share interfaces and routes that have not changed.
@@ -42,6 +43,7 @@ pub(super) fn difference(
     let vrfs = changes(all(&held.vrfs), all(vrfs), |it| &it.name);
     let punts = changes(all(&held.punts), all(punts), |it| &it.class);
     let acl_rules = changes(all(&held.acl_rules), all(acl_rules), |it| (&it.acl, &it.name));
+    let zone_pairs = changes(all(&held.zone_pairs), all(zone_pairs), |it| (&it.from, &it.to));
     let all_rules = || v1::Rules { rules: rules.clone() };
     DesiredChange {
         generation: 0,
@@ -57,6 +59,8 @@ pub(super) fn difference(
         removed_punts: punts.removed(|it| it.class.clone()),
         removed_acl_rules: acl_rules
             .removed(|it| v1::AclRuleKey { acl: it.acl.clone(), name: it.name.clone() }),
+        removed_zone_pairs: zone_pairs
+            .removed(|it| v1::ZonePairKey { from: it.from.clone(), to: it.to.clone() }),
         ports: ports.set(),
         interfaces: interfaces.set(),
         routes: routes.set(),
@@ -64,6 +68,7 @@ pub(super) fn difference(
         vrfs: vrfs.set(),
         punts: punts.set(),
         acl_rules: acl_rules.set(),
+        zone_pairs: zone_pairs.set(),
         // One that is absent in a whole state has the default limits.
         reassembly: (held.reassembly != *reassembly).then(|| reassembly.unwrap_or_default()),
         logging: logging.clone().filter(|_| held.logging != *logging),

@@ -171,6 +171,7 @@ fn one(
         bfd: Vec::new(),
         plugins: Vec::new(),
         acls: None,
+        zone: String::new(),
     }
 }
 

@@ -98,6 +98,7 @@ pub(crate) fn translate(
         logging: None,
         rules: Vec::new(),
         acl_rules: Vec::new(),
+        zone_pairs: Vec::new(),
     };
     let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
     let management = Management::default();

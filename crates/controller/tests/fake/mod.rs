@@ -256,9 +256,8 @@ impl Forwarder for Instance {
         &self,
         _: Request<v1::ListNodesRequest>,
     ) -> Result<Response<v1::ListNodesReply>, Status> {
-        let node =
-            v1::NodeState { name: "ip4-lookup".into(), calls: 1, ..v1::NodeState::default() };
-        Ok(Response::new(v1::ListNodesReply { nodes: vec![node], tsc_hz: 1_000_000_000 }))
+        let it = v1::NodeState { name: "ip4-lookup".into(), calls: 1, ..v1::NodeState::default() };
+        Ok(Response::new(v1::ListNodesReply { nodes: vec![it], tsc_hz: 1_000_000_000 }))
     }
 
     async fn list_drops(
@@ -276,6 +275,13 @@ impl Forwarder for Instance {
         let rule = Some(v1::Rule { family: 4, priority: 100, ..v1::Rule::default() });
         let state = v1::RuleState { rule, packets: 7, bytes: 700 };
         Ok(Response::new(v1::ListRulesReply { rules: vec![state] }))
+    }
+
+    async fn list_zone_pairs(
+        &self,
+        _: Request<v1::ListZonePairsRequest>,
+    ) -> Result<Response<v1::ListZonePairsReply>, Status> {
+        Ok(Response::new(v1::ListZonePairsReply::default()))
     }
 
     async fn list_acl_rules(

@@ -11,7 +11,8 @@ use stoa_engine::{Vector, clock};
 use super::TRACK;
 use super::essential::is_essential;
 use super::keys::{self, Family, Ip4, Ip6};
-use super::node::{CUT, INPUT4, INPUT6, Place, argument_of, hop_limit};
+use super::node::{CUT, argument_of, hop_limit};
+use super::place::{INPUT4, INPUT6, Place};
 use super::refusal::{Refusal, refusal_of};
 use crate::arcs;
 use crate::shared::Shared;
@@ -79,5 +80,5 @@ fn beside_arc<F: Family>(
         }
         None => Some(Refusal::Silent),
     };
-    refusal.map_or(next, |refusal| refusal.next(vector, lane, true, F::IS_IP4, error))
+    refusal.map_or(next, |refusal| refusal.next((vector, lane), place.cause, F::IS_IP4, error))
 }

@@ -1,4 +1,4 @@
-//! Access lists (RFC 8519): rules of an interface and direction that accept, drop or reject packets.
+//! Access lists (RFC 8519): rules of an interface and direction, or between zones, that accept, drop or reject packets.
 //!
 //! Features of the arcs of received and of sent IP packets. The lists of an interface, direction and family are one
 //! [`Classifier`]; the argument of the feature is its id. Packets to groups and to link-local addresses do not pass the
@@ -11,9 +11,11 @@ pub mod keys;
 mod limit;
 pub mod log;
 mod node;
+mod place;
 mod refusal;
 pub mod reset;
 mod stateful;
+pub mod zones;
 
 pub use beside::{beside_arc4, beside_arc6};
 pub use limit::RuleLimit;
@@ -114,10 +116,10 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// Of a flow that a rule of an input or of an output admits.
-    fn admission(self, policy: Policy, is_input: bool) -> Admission {
+    /// Of a flow that a rule admits. `is_last`: no other one is asked about its packet.
+    fn admission(self, policy: Policy, is_last: bool) -> Admission {
         let (Self { rule, profile }, Policy { epoch, has_outputs }) = (self, policy);
-        Admission { epoch, rule, profile, is_confirmed: !(is_input && has_outputs) }
+        Admission { epoch, rule, profile, is_confirmed: is_last || !has_outputs }
     }
 }
 
@@ -126,7 +128,7 @@ impl Tracks {
 pub struct Policy {
     /// Changes with each change of rules and of attachments.
     pub epoch: u16,
-    /// Whether an interface has lists for packets that it sends. Then flows wait for their verdict.
+    /// Whether an interface has lists for packets that it sends, or a zone. Then flows wait for their verdict.
     pub has_outputs: bool,
 }
 
@@ -176,13 +178,21 @@ impl Classifier {
 pub struct AccessLists {
     all: Vec<Arc<Classifier>>,
     policy: Option<Policy>,
+    /// `None`: there are no zones.
+    zones: Option<Arc<zones::Zones>>,
 }
 
 impl AccessLists {
     /// Of these classifiers. `policy`: if some of their rules are stateful.
     pub fn of(mut all: Vec<Arc<Classifier>>, policy: Option<Policy>) -> Self {
         all.sort_by_key(|classifier| classifier.id);
-        Self { all, policy }
+        Self { all, policy, zones: None }
+    }
+
+    /// With these zones.
+    #[must_use]
+    pub fn with_zones(self, zones: Option<Arc<zones::Zones>>) -> Self {
+        Self { zones, ..self }
     }
 
     /// What flows are compared with; `None`: no rule is stateful.

@@ -1,12 +1,14 @@
 //! `ip4-acl-input`, `ip6-acl-input`, `ip4-acl-output`, `ip6-acl-output`: apply the access lists of the interface that
 //! has received or that sends a packet.
 //!
-//! Output lists see forwarded packets only: the router's own replies, errors and hellos pass.
+//! Output lists see forwarded packets only: the router's own replies, errors and hellos pass. The nodes of zones are the
+//! same ones, with other classifiers ([`super::zones`]).
 
 use std::sync::Arc;
 
 use stoa_engine::arc::{ArcHook, FeatureArc};
 use stoa_engine::gather::gather_32;
+use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::classifier::{LANES, NO_RULE};
@@ -14,10 +16,12 @@ use stoa_tables::classifier::{LANES, NO_RULE};
 use super::essential::is_essential;
 use super::keys::{self, Family, Ip4, Ip6};
 use super::log::{OfWorker, Record};
-use super::refusal::{refusal_of, refused};
+use super::place::{INPUT4, INPUT6, OUTPUT4, OUTPUT6, Place};
+use super::refusal::refusal_of;
 use super::stateful::{Task, Tracking, is_first, settle_all};
-use super::{Classifier, Policy, TRACK};
-use crate::arcs::{self, Arcs, IP4_INPUT, IP4_OUTPUT, IP6_INPUT, IP6_OUTPUT};
+use super::{Classifier, Hits, Policy, TRACK};
+use crate::arcs;
+use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
 use crate::shared::Shared;
 
@@ -50,31 +54,15 @@ pub fn make_output6(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
     AclNode::<Ip6>::boxed((shared, worker), OUTPUT6)
 }
 
-/// A family and direction.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) arc: &'static str,
-    pub(super) node: &'static str,
-    pub(super) of: fn(&Arcs) -> &FeatureArc,
-    pub(super) is_input: bool,
-}
-
-pub(super) const INPUT4: Place =
-    Place { arc: IP4_INPUT, node: "ip4-acl-input", of: |arcs| &arcs.ip4_input, is_input: true };
-pub(super) const INPUT6: Place =
-    Place { arc: IP6_INPUT, node: "ip6-acl-input", of: |arcs| &arcs.ip6_input, is_input: true };
-const OUTPUT4: Place =
-    Place { arc: IP4_OUTPUT, node: "ip4-acl-output", of: |arcs| &arcs.ip4_output, is_input: false };
-const OUTPUT6: Place =
-    Place { arc: IP6_OUTPUT, node: "ip6-acl-output", of: |arcs| &arcs.ip6_output, is_input: false };
-
 pub(super) struct AclNode<F: Family> {
     pub(super) shared: Arc<Shared>,
     hook: ArcHook,
     worker: usize,
     pub(super) place: Place,
-    /// The classifier of each lane: the argument of the feature. 0, and [`TRACK`]: none.
+    /// The classifier of each lane, which is the argument of the feature, or its pair of zones. 0, and [`TRACK`]: none.
     pub(super) ids: Column<u32>,
+    /// The zone of the receiving interface of each lane.
+    pub(super) from: Column<u32>,
     keys: F::Keys,
     /// The lanes that are classified together.
     lanes: Vec<u8>,
@@ -84,13 +72,14 @@ pub(super) struct AclNode<F: Family> {
 }
 
 impl<F: Family> AclNode<F> {
-    fn boxed((shared, worker): (&Arc<Shared>, usize), place: Place) -> Box<dyn Node> {
+    pub(super) fn boxed((shared, worker): (&Arc<Shared>, usize), place: Place) -> Box<dyn Node> {
         Box::new(Self {
             shared: shared.clone(),
             hook: arcs::hook(place.arc, place.node),
             worker,
             place,
             ids: Column::of(0),
+            from: Column::of(0),
             keys: F::Keys::default(),
             lanes: Vec::with_capacity(VECTOR),
             found: Box::new([[NO_RULE; LANES]; VECTOR / LANES]),
@@ -105,17 +94,12 @@ impl<F: Family> Node for AclNode<F> {
         // Before the arguments: no flow gets an epoch that is younger than the rules that have admitted it.
         let policy = self.shared.acls.read(cx.reader).policy();
         let arc = (self.place.of)(&self.shared.arcs);
-        let interfaces = if self.place.is_input { &vector.rx_if } else { &vector.tx_if };
-        gather_32(self.hook.arguments(arc), interfaces, lanes, &mut self.ids);
+        let interfaces = if self.place.is_received() { &vector.rx_if } else { &vector.tx_if };
         let next = self.hook.proceed(arc, interfaces, lanes, &mut vector.next);
         if let Next::All(edge) = next {
             vector.next[..lanes].fill(edge);
         }
-        if !self.place.is_input {
-            for (id, flags) in self.ids.iter_mut().zip(vector.flags.iter()).take(lanes) {
-                *id = if flags & (flags::OWN | flags::ADMITTED) != 0 { 0 } else { *id };
-            }
-        }
+        self.find_lists(cx.reader, vector);
         let all = LaneSet::first_of(lanes);
         let is_any_refused = match policy {
             None => self.decide_all(cx, vector, all, None),
@@ -136,6 +120,22 @@ impl<F: Family> Node for AclNode<F> {
 }
 
 impl<F: Family> AclNode<F> {
+    /// Finds what decides about each lane.
+    #[inline(always)]
+    fn find_lists(&mut self, reader: &Reader, vector: &Vector) {
+        if self.place.has_zones() {
+            return self.find_pairs((self.hook, reader), vector);
+        }
+        let (lanes, arc) = (vector.len(), (self.place.of)(&self.shared.arcs));
+        if self.place.is_input() {
+            return gather_32(self.hook.arguments(arc), &vector.rx_if, lanes, &mut self.ids);
+        }
+        gather_32(self.hook.arguments(arc), &vector.tx_if, lanes, &mut self.ids);
+        for (id, flags) in self.ids.iter_mut().zip(vector.flags.iter()).take(lanes) {
+            *id = if flags & (flags::OWN | flags::ADMITTED) != 0 { 0 } else { *id };
+        }
+    }
+
     /// Decides about lanes by the classifiers of their interfaces; whether any of them is refused.
     pub(super) fn decide_all(
         &mut self,
@@ -167,10 +167,12 @@ impl<F: Family> AclNode<F> {
         same: &LaneSet,
     ) -> Option<bool> {
         let (shared, place) = (&self.shared, self.place);
-        let classifier = shared.acls.read(cx.reader).get(id)?;
+        let acls = shared.acls.read(cx.reader);
+        let pair = if place.has_zones() { Some(acls.pair(id)?) } else { None };
+        let classifier = if let Some(pair) = pair { pair.of::<F>() } else { acls.get(id)? };
         self.lanes.clear();
         self.lanes.extend(same.iter().map(|lane| lane as u8));
-        let columns = fields::of(shared.kernel, vector, F::PACKETS);
+        let columns = fields::of(shared.kernel, vector, place.packets);
         let mut is_any_malformed = false;
         for (lanes, found) in self.lanes.chunks(LANES).zip(self.found.iter_mut()) {
             is_any_malformed |= keys::load::<F>(&mut self.keys, columns, lanes);
@@ -192,20 +194,25 @@ impl<F: Family> AclNode<F> {
             let of = (&self.lanes[..], &found[..]);
             report::<F>((shared, classifier), of, vector, (cx, place), &self.tracking);
         }
+        let mut is_any_refused = false;
         if let Some(policy) = policy {
             let task = Task { shared, reader: cx.reader, classifier, place, policy };
-            let lanes = (vector, &self.lanes[..], &found[..]);
-            return Some(settle_all::<F>(&task, cx, lanes, &mut self.tracking));
+            let lanes = (&mut *vector, &self.lanes[..], &found[..]);
+            is_any_refused = settle_all::<F>(&task, cx, lanes, &mut self.tracking);
+        } else {
+            for (lane, found) in self.lanes.iter().zip(&*found) {
+                let lane = usize::from(*lane);
+                let may_pass = || passes::<F>(vector, lane);
+                let Some(refusal) = refusal_of(classifier, *found, Some(cx.now), may_pass) else {
+                    continue;
+                };
+                is_any_refused = true;
+                vector.next[lane] =
+                    refusal.next((&mut *vector, lane), place.cause, F::IS_IP4, ERROR);
+            }
         }
-        let mut is_any_refused = false;
-        for (lane, found) in self.lanes.iter().zip(found) {
-            let lane = usize::from(*lane);
-            let may_pass = || passes::<F>(vector, lane);
-            let Some(refusal) = refusal_of(classifier, *found, Some(cx.now), may_pass) else {
-                continue;
-            };
-            is_any_refused = true;
-            vector.next[lane] = refusal.next(vector, lane, place.is_input, F::IS_IP4, ERROR);
+        if let Some(pair) = pair.filter(|_| is_any_refused) {
+            count_unmatched(&pair.unmatched, (&self.lanes, found), vector, (self.worker, cx.now));
         }
         Some(is_any_refused)
     }
@@ -221,10 +228,15 @@ impl<F: Family> AclNode<F> {
         mut lanes: LaneSet,
         policy: Option<Policy>,
     ) -> bool {
-        let (hook, arc) = (self.hook, (self.place.of)(&self.shared.arcs));
-        let interfaces = if self.place.is_input { &vector.rx_if } else { &vector.tx_if };
-        let argument = |interface| argument_of(hook, arc, interface);
-        read_again(&mut self.ids, interfaces, &lanes, argument);
+        let (hook, place) = (self.hook, self.place);
+        if place.has_zones() {
+            self.find_pairs_again((hook, cx.reader), vector, &lanes);
+        } else {
+            let arc = (place.of)(&self.shared.arcs);
+            let interfaces = if place.is_input() { &vector.rx_if } else { &vector.tx_if };
+            let argument = |interface| argument_of(hook, arc, interface);
+            read_again(&mut self.ids, interfaces, &lanes, argument);
+        }
         let mut is_any_refused = false;
         while let Some(first) = lanes.lowest() {
             let id = self.ids[first];
@@ -235,7 +247,7 @@ impl<F: Family> AclNode<F> {
             }
             is_any_refused |= self.decide(cx, vector, (id, policy), &same).unwrap_or_else(|| {
                 // Withdrawn again in this moment.
-                let reason = refused(self.place.is_input).drop(F::IS_IP4).next();
+                let reason = place.cause.drop(F::IS_IP4).next();
                 same.iter().for_each(|lane| vector.next[lane] = reason);
                 true
             });
@@ -267,7 +279,8 @@ fn report<F: Family>(
     tracking: &Tracking,
 ) {
     let (Some(fields), now) = (vector.known_fields(), cx.now) else { return };
-    let interfaces = if place.is_input { &vector.rx_if } else { &vector.tx_if };
+    let is_input = place.is_received();
+    let interfaces = if is_input { &vector.rx_if } else { &vector.tx_if };
     for (lane, found) in lanes.iter().zip(found) {
         let lane = usize::from(*lane);
         let log = classifier.rules.get(*found as usize).and_then(|rule| rule.log.as_ref());
@@ -280,7 +293,7 @@ fn report<F: Family>(
         };
         of_worker.log.push(Record {
             rule,
-            is_input: place.is_input,
+            is_input,
             interface: interfaces[lane],
             source: fields.source.each_ref().map(|word| word[lane]),
             destination: fields.destination.each_ref().map(|word| word[lane]),
@@ -314,6 +327,23 @@ fn count(
         bytes += u64::from(vector.length[usize::from(*lane)]);
     }
     add(rule, packets, bytes);
+}
+
+/// Counts packets that are dropped because no rule of a pair of zones matches.
+#[cold]
+fn count_unmatched(
+    unmatched: &Hits,
+    (lanes, found): (&[u8], &[u32]),
+    vector: &Vector,
+    (worker, now): (usize, u64),
+) {
+    let dropped = Drop::ZonePair.next();
+    for (lane, found) in lanes.iter().zip(found) {
+        let lane = usize::from(*lane);
+        if *found == NO_RULE && vector.next[lane] == dropped {
+            unmatched.add(worker, 1, vector.length[lane].into(), now);
+        }
+    }
 }
 
 /// Whether a packet that no rule matches passes all the same.

@@ -1,6 +1,7 @@
 //! Why access lists refuse a packet, and where it goes then.
 
 use stoa_engine::Vector;
+use stoa_engine::vector::flags;
 
 use super::node::CUT;
 use super::{Action, Classifier};
@@ -25,27 +26,22 @@ impl Refusal {
     #[inline]
     pub(super) fn next(
         self,
-        vector: &mut Vector,
-        lane: usize,
-        is_input: bool,
+        (vector, lane): (&mut Vector, usize),
+        cause: IcmpCause,
         is_ip4: bool,
         error: u16,
     ) -> u16 {
-        let cause = refused(is_input);
         match self {
             Self::Cut => Drop::AclTruncated.next(),
             Self::Limited => Drop::AclRateLimit.next(),
-            Self::Silent => cause.drop(is_ip4).next(),
-            Self::Answered => {
+            // The router does not answer itself.
+            Self::Answered if vector.flags[lane] & flags::OWN == 0 => {
                 vector.arg[lane] = cause.code();
                 error
             }
+            Self::Silent | Self::Answered => cause.drop(is_ip4).next(),
         }
     }
-}
-
-pub(super) fn refused(is_input: bool) -> IcmpCause {
-    if is_input { IcmpCause::AclInput } else { IcmpCause::AclOutput }
 }
 
 /// Why a packet is refused that matches this rule; `None`: it passes. `passes` decides without a rule. `now`: the time

@@ -21,7 +21,8 @@ use stoa_tables::flow_table::{Direction, FlowEntry, FlowReader, Match};
 use super::flow_keys::flow_vrf;
 use super::keys::Family;
 use super::log::OfWorker;
-use super::node::{AclNode, Place};
+use super::node::AclNode;
+use super::place::Place;
 use super::{Classifier, Policy, TRACK};
 use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
@@ -151,11 +152,13 @@ impl<F: Family> AclNode<F> {
         let Some(tracker) = tracker(cx) else { return false };
         let side = tracker.of(F::IS_IP4);
         side.begin();
-        if !self.place.is_input {
-            self.pass_outputs(side, vector, policy);
+        if !self.place.is_input() {
+            if self.place.is_last() {
+                self.pass_outputs(side, vector, policy);
+            }
             return false;
         }
-        fields::of(self.shared.kernel, vector, F::PACKETS);
+        fields::of(self.shared.kernel, vector, self.place.packets);
         self.look_up(side.reader(), vector);
         let mut is_any = false;
         for lane in 0..lanes {
@@ -338,7 +341,7 @@ impl<F: Family> AclNode<F> {
 
     /// Ends flows that are due: the node of one place does it for all of its worker. Whether more are left.
     pub(super) fn maintain(&mut self, cx: &mut Context<'_>) -> bool {
-        if !(F::IS_IP4 && self.place.is_input) {
+        if !(F::IS_IP4 && self.place.is_input()) {
             return false;
         }
         let now = self.shared.flows.now(cx.now);

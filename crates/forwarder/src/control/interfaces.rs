@@ -109,6 +109,7 @@ impl ForwarderState {
                 && old.desired == *desired
                 && old.vrf == vrf
                 && is_enabled == (desired.enabled && parent_up)
+                && self.tells_output_features(index, desired)
         };
         let is_same = self.interface(index).is_some_and(|old| !old.is_reserved() && same(old));
         let is_new = self.interface(index).is_none_or(InterfaceState::is_reserved);

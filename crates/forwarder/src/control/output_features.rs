@@ -6,15 +6,20 @@ use stoa_tables::adjacency::AdjacencyKind;
 use super::capability::{Capability, Start, Verbs};
 use super::desired;
 use super::forwarder_state::ForwarderState;
+use super::limits::TableFull;
+use crate::acl::zones::OUTPUT_NODES;
 use crate::arcs::ROUTER;
 use crate::plugin;
 
-/// The nodes of output features, and their arguments at an interface; 0: off. `acls` are those of access lists.
+/// The nodes of output features, and their arguments at an interface; 0: off. `acls` are those of access lists, `zone`
+/// that of zones.
 fn output_features(
     desired: &desired::Interface,
-    acls: (u32, u32),
+    (acls, zone): ((u32, u32), u32),
 ) -> impl Iterator<Item = (&'static str, u32)> {
     let of_this_tree = [
+        (OUTPUT_NODES[0], zone),
+        (OUTPUT_NODES[1], zone),
         ("ip4-acl-output", acls.0),
         ("ip6-acl-output", acls.1),
         ("ip4-redirect", desired.ip4.options.redirects.into()),
@@ -59,9 +64,33 @@ impl ForwarderState {
     /// Switches the output features of an interface. Its adjacencies follow when they are written: on a
     /// change of its settings, all of them are.
     pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {
-        for (node, argument) in output_features(desired, self.acl_output_arguments(&desired.acls)) {
+        for (node, argument) in output_features(desired, self.list_arguments(desired)) {
             self.shared.set_feature(index, node, argument);
         }
+    }
+
+    /// The arguments of access lists and of zones at an interface.
+    fn list_arguments(&self, desired: &desired::Interface) -> ((u32, u32), u32) {
+        (self.acl_output_arguments(&desired.acls), self.zone_argument(&desired.zone))
+    }
+
+    /// Switches the output features of an interface whose settings stay. Its adjacencies follow.
+    pub(super) fn renew_output_features(&mut self, index: u32) -> Result<(), TableFull> {
+        let Some(state) = self.interface(index).filter(|state| !state.is_reserved()) else {
+            return Ok(());
+        };
+        let (name, desired) = (state.name.clone(), state.desired.clone());
+        self.set_interface(index, &name, &desired)?;
+        self.set_output_features(index, &desired);
+        Ok(())
+    }
+
+    /// Whether the adjacencies of an interface tell of the output features that it will have.
+    pub(super) fn tells_output_features(&self, index: u32, desired: &desired::Interface) -> bool {
+        let arcs = &self.shared.arcs;
+        let kind = AdjacencyKind::Complete;
+        self.will_have_output_features(desired, kind, true) == arcs.has_output4(index)
+            && self.will_have_output_features(desired, kind, false) == arcs.has_output6(index)
     }
 
     /// [`Self::has_output_features`] once [`Self::set_output_features`] has switched them.
@@ -77,7 +106,7 @@ impl ForwarderState {
             [of_family, &arcs.port_output].iter().any(|arc| arc.features().contains(&node))
         };
         is_sent_at_once(kind)
-            && output_features(desired, self.acl_output_arguments(&desired.acls))
+            && output_features(desired, self.list_arguments(desired))
                 .any(|(node, argument)| argument != 0 && meets(node))
     }
 

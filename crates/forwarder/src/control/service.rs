@@ -291,6 +291,13 @@ impl Contract for Service {
         Ok(Response::new(v1::ListRulesReply { rules }))
     }
 
+    async fn list_zone_pairs(
+        &self,
+        _: tonic::Request<v1::ListZonePairsRequest>,
+    ) -> Answer<v1::ListZonePairsReply> {
+        self.read(ForwarderState::list_zone_pairs).await.map(Response::new)
+    }
+
     type ListAclRulesStream = ReceiverStream<Result<v1::AclRuleState, Status>>;
 
     async fn list_acl_rules(

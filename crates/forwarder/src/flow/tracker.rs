@@ -15,7 +15,7 @@ mod verdict;
 use std::sync::Arc;
 
 use stoa_tables::flow_table::{
-    Created, FlowError, FlowKey, FlowOwner, FlowReader, Match, NewFlow, TCP_WORDS,
+    Created, FlowEntry, FlowError, FlowKey, FlowOwner, FlowReader, Match, NewFlow, TCP_WORDS,
 };
 use stoa_wire::protocol;
 
@@ -30,7 +30,7 @@ pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
 pub use verdict::{Admission, SUSPENDED};
-use verdict::{admits_replies, is_settled};
+use verdict::{admits_replies, is_paired, is_settled};
 
 /// What became of a packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,20 +240,34 @@ impl Side {
         }
     }
 
-    /// Whether a fragment that is not the first one, and that has come in, passes output lists.
+    /// Whether a fragment that is not the first one, and that has come in, passes output lists. `is_at_pair`: the pair
+    /// of its zones, which comes before them.
     #[cold]
-    pub fn is_piece_admitted(&self, packet: &Seen<'_>, vrf: u16, (now, epoch): (Now, u16)) -> bool {
-        let passed = self.pieces.known((packet, vrf), now.tick);
-        passed.and_then(|passed| self.admits(passed, epoch)).unwrap_or(false)
+    pub fn is_piece_admitted(
+        &self,
+        packet: (&Seen<'_>, u16),
+        (now, epoch): (Now, u16),
+        is_at_pair: bool,
+    ) -> bool {
+        let Some(passed) = self.pieces.known(packet, now.tick) else { return false };
+        let is_paired = || {
+            let flow = self.entry_of(passed).filter(|flow| flow.epoch() == epoch);
+            let is_original = passed.direction == Direction::Original;
+            is_original && flow.is_some_and(|flow| is_paired(flow.flags()))
+        };
+        is_at_pair && is_paired() || self.admits(passed, epoch).unwrap_or(false)
+    }
+
+    /// The own flow of a first fragment; `None`: it is over.
+    fn entry_of(&self, passed: Passed) -> Option<FlowEntry<'_>> {
+        let flow = self.reader.entry(passed.id);
+        let is_same = flow.is_live() && flow.start() == passed.start;
+        (is_same && flow.owner() == self.number()).then_some(flow)
     }
 
     /// Whether the flow of a first fragment has admitted this direction by now; `None`: it is over, or admits nothing.
     fn admits(&self, passed: Passed, epoch: u16) -> Option<bool> {
-        let flow = self.reader.entry(passed.id);
-        let is_same = flow.is_live() && flow.start() == passed.start;
-        if !is_same || flow.owner() != self.number() {
-            return None;
-        }
+        let flow = self.entry_of(passed)?;
         match passed.direction {
             Direction::Original => Some(is_settled(flow.flags()) && flow.epoch() == epoch),
             Direction::Reply => admits_replies(flow.flags()).then_some(true),

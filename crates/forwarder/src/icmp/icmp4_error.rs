@@ -87,7 +87,8 @@ fn error(cause: IcmpCause) -> Error {
         IcmpCause::Prohibited
         | IcmpCause::RuleProhibited
         | IcmpCause::AclInput
-        | IcmpCause::AclOutput => Error::Unreachable(Unreachable::Prohibited),
+        | IcmpCause::AclOutput
+        | IcmpCause::ZonePair => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::FragmentationNeeded { mtu },
         IcmpCause::Protocol | IcmpCause::NextHeader(_) => Error::Unreachable(Unreachable::Protocol),

@@ -104,7 +104,8 @@ fn error(cause: IcmpCause, pointer: u32) -> Error {
         IcmpCause::Prohibited
         | IcmpCause::RuleProhibited
         | IcmpCause::AclInput
-        | IcmpCause::AclOutput => Error::Unreachable(Unreachable::Prohibited),
+        | IcmpCause::AclOutput
+        | IcmpCause::ZonePair => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
         IcmpCause::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },

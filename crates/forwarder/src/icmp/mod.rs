@@ -53,6 +53,8 @@ pub enum IcmpCause {
     AclInput,
     /// Rejected by an output access list.
     AclOutput,
+    /// Rejected by the access lists between two zones.
+    ZonePair,
 }
 
 impl IcmpCause {
@@ -64,7 +66,7 @@ impl IcmpCause {
 
     /// Whether an access list rejects the packet: TCP segments get a reset.
     pub fn is_of_acl(self) -> bool {
-        matches!(self, Self::AclInput | Self::AclOutput)
+        matches!(self, Self::AclInput | Self::AclOutput | Self::ZonePair)
     }
 
     /// The value in the column.
@@ -91,6 +93,7 @@ impl IcmpCause {
             Self::RuleProhibited => 17,
             Self::AclInput => 18,
             Self::AclOutput => 19,
+            Self::ZonePair => 20,
         }
     }
 
@@ -117,6 +120,7 @@ impl IcmpCause {
             17 => Self::RuleProhibited,
             18 => Self::AclInput,
             19 => Self::AclOutput,
+            20 => Self::ZonePair,
             _ => Self::NoRoute,
         }
     }
@@ -145,6 +149,7 @@ impl IcmpCause {
             Self::RuleProhibited => Drop::RuleProhibited,
             Self::AclInput => Drop::AclInput,
             Self::AclOutput => Drop::AclOutput,
+            Self::ZonePair => Drop::ZonePair,
         }
     }
 }
@@ -176,6 +181,7 @@ mod tests {
             IcmpCause::RuleProhibited,
             IcmpCause::AclInput,
             IcmpCause::AclOutput,
+            IcmpCause::ZonePair,
         ];
         for cause in all {
             assert_eq!(IcmpCause::of(cause.code()), cause);

@@ -37,7 +37,7 @@ fn part(whole: &[u8], identification: u16, (offset, length): (usize, usize)) -> 
 }
 
 /// An IPv4 packet in two fragments.
-fn halves(whole: &[u8], identification: u16) -> [Vec<u8>; 2] {
+pub fn halves(whole: &[u8], identification: u16) -> [Vec<u8>; 2] {
     let data = whole.len() - 20;
     let first = (data / 2).next_multiple_of(8);
     [(0, first), (first, data - first)].map(|range| part(whole, identification, range))

@@ -69,3 +69,4 @@ mod vrf;
 mod vrrp;
 mod vrrp_dad;
 mod worker_pool;
+mod zones;

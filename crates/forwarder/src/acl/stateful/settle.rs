@@ -8,7 +8,8 @@ use super::{Task, Tracking, is_current, seen, tracked, tracker};
 use crate::acl::Tracks;
 use crate::acl::flow_keys::{flow_vrf, is_of_router};
 use crate::acl::keys::Family;
-use crate::acl::node::{ERROR, Place, hop_limit, passes};
+use crate::acl::node::{ERROR, hop_limit, passes};
+use crate::acl::place::Place;
 use crate::acl::refusal::{Refusal, refusal_of};
 use crate::drops::Drop;
 use crate::flow::fields::Kind;
@@ -37,7 +38,8 @@ struct Judged<'a> {
     known: Match,
     flags: u16,
     now: Now,
-    /// It is for the router itself, whose replies no list sees; or it has an address of the router, or goes no further.
+    /// It is from the router itself, or for it, so that no list sees the other direction; or it has an address of the
+    /// router, or goes no further.
     begins_none: bool,
 }
 
@@ -68,8 +70,8 @@ pub(in crate::acl) fn settle_all<F: Family>(
         match settled {
             Settled::Pass(flags) => vector.flags[lane] |= flags,
             Settled::Refused(refusal) => {
-                let is_input = task.place.is_input;
-                vector.next[lane] = refusal.next(vector, lane, is_input, F::IS_IP4, ERROR);
+                let cause = task.place.cause;
+                vector.next[lane] = refusal.next((&mut *vector, lane), cause, F::IS_IP4, ERROR);
             }
             Settled::Drop(reason) => vector.next[lane] = reason.next(),
             Settled::Foreign(owner) => tracking.foreign.push((lane as u8, owner)),
@@ -90,7 +92,7 @@ pub(in crate::acl) fn is_first<F: Family>(
         return true;
     }
     let (Some(fields), Some(tracker)) = (vector.known_fields(), tracker(cx)) else { return false };
-    if place.is_input {
+    if place.is_input() {
         return false;
     }
     let vrf = flow_vrf(shared.attributes.vrf_of(vector.rx_if[lane]));
@@ -118,9 +120,9 @@ fn settle<F: Family>(
     let side = tracker.of(F::IS_IP4);
     if judged.packet.kind.0 & Kind::LATER != 0 {
         // It has no ports: the rules that have admitted its first one cannot match it.
-        let (vrf, now) = (judged.key.vrf, (judged.now, task.policy.epoch));
-        let is_admitted =
-            judged.flags & flags::TRACKED != 0 && side.is_piece_admitted(&judged.packet, vrf, now);
+        let (packet, now) = ((&judged.packet, judged.key.vrf), (judged.now, task.policy.epoch));
+        let is_admitted = judged.flags & flags::TRACKED != 0
+            && side.is_piece_admitted(packet, now, task.place.has_zones());
         return if is_admitted { Settled::Pass(0) } else { otherwise };
     }
     match (refusal, rule) {
@@ -136,7 +138,7 @@ fn judged<'a, F: Family>(
     (tracking, is_stateful): (&Tracking, bool),
 ) -> Judged<'a> {
     let vrf = task.shared.attributes.vrf_of(vector.rx_if[lane]);
-    let (is_input, key) = (task.place.is_input, F::flow_key(fields, lane, flow_vrf(vrf)));
+    let (is_input, key) = (task.place.is_input(), F::flow_key(fields, lane, flow_vrf(vrf)));
     Judged {
         packet: seen(vector, fields, lane),
         key,
@@ -144,17 +146,22 @@ fn judged<'a, F: Family>(
         known: tracking.known[lane],
         flags: vector.flags[lane],
         now: tracking.now,
-        // An output node sees packets that are forwarded.
+        // An output node sees packets that are forwarded, or that the router sends.
         begins_none: is_stateful
-            && is_input
-            && (hop_limit::<F>(vector, lane) <= 1
-                || is_of_router(task.shared, (vrf, task.reader), &key)),
+            && (vector.flags[lane] & flags::OWN != 0
+                || is_input
+                    && (hop_limit::<F>(vector, lane) <= 1
+                        || is_of_router(task.shared, (vrf, task.reader), &key))),
     }
 }
 
 /// A stateful rule accepts the packet.
 fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks) -> Settled {
-    let admission = rule.admission(task.policy, task.place.is_input);
+    // A packet for the router neither begins a flow nor keeps one.
+    if task.place.is_to_router() {
+        return Settled::Pass(0);
+    }
+    let admission = rule.admission(task.policy, task.place.is_last());
     if judged.flags & flags::TRACKED != 0 {
         // Its flow has counted it at the input, and goes on if only the output keeps it.
         let found = side.find(&judged.key).filter(|found| side.owns(*found));
@@ -162,9 +169,8 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
             let is_current = is_current(&side.reader().entry(id), task.policy.epoch);
             if !is_current && found.direction() == Direction::Original {
                 side.judge(id, admission, judged.now);
-            } else {
-                side.pass_output(found, task.policy.epoch, judged.now);
             }
+            pass(task, side, judged, found);
         }
         return Settled::Pass(0);
     }
@@ -178,6 +184,15 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
     match side.create(judged.key, &judged.packet, admission, judged.now) {
         Opened::Existing(found) => join(task, side, judged, (found, admission)),
         opened => settled(opened),
+    }
+}
+
+/// The rules of a pair or of an output let a packet of an own flow pass. Output lists are behind pairs, and confirm it.
+fn pass(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, found: Match) {
+    if task.place.is_last() {
+        side.pass_output(found, task.policy.epoch, judged.now);
+    } else if !task.place.is_to_router() {
+        side.pass_pair(found, task.policy.epoch);
     }
 }
 
@@ -209,7 +224,7 @@ fn join(
     let flow = side.reader().entry(id);
     if flow.owner() != side.number() {
         let owner = flow.owner();
-        return if task.place.is_input { Settled::Foreign(owner) } else { Settled::Pass(0) };
+        return if task.place.is_input() { Settled::Foreign(owner) } else { Settled::Pass(0) };
     }
     if direction == Direction::Original && !is_current(&flow, task.policy.epoch) {
         side.judge(id, admission, judged.now);
@@ -227,9 +242,9 @@ fn join(
 /// A rule that is not stateful accepts a packet whose flow it judges anew.
 fn accepted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>) -> Settled {
     let epoch = task.policy.epoch;
-    if !task.place.is_input {
+    if !task.place.is_input() {
         if let Some(found) = side.find(&judged.key).filter(|found| side.owns(*found)) {
-            side.pass_output(found, epoch, judged.now);
+            pass(task, side, judged, found);
         }
         return Settled::Pass(0);
     }
@@ -293,11 +308,11 @@ fn refused(
     {
         let owner = side.reader().entry(id).owner();
         if owner != side.number() {
-            let is_input = task.place.is_input;
+            let is_input = task.place.is_input();
             return if is_input { Settled::Foreign(owner) } else { Settled::Refused(refusal) };
         }
         match side.follow((id, found.direction()), &judged.packet, (judged.now, epoch)) {
-            Followed::Pass { is_admitted } if is_admitted || task.place.is_input => {
+            Followed::Pass { is_admitted } if is_admitted || task.place.is_input() => {
                 return Settled::Pass(tracked(is_admitted));
             }
             Followed::Drop(reason) => return Settled::Drop(reason),

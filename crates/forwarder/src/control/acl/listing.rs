@@ -97,7 +97,8 @@ impl ForwarderState {
         let page: Vec<_> = rows.by_ref().take(PAGE).collect();
         let last = page.last().map(|(set, _)| (set.is_ip4, set.lists.clone()));
         let is_asked = |set: &Set| only.is_empty() || set.lists.iter().any(|acl| acl == only);
-        let asked = page.into_iter().filter(|(set, _)| is_asked(set));
+        // Zones without a pair have a set without lists.
+        let asked = page.into_iter().filter(|(set, _)| !set.lists.is_empty() && is_asked(set));
         let states = asked.map(|(set, compiled)| row_state(set, &compiled.unmatched)).collect();
         (states, last.filter(|_| rows.next().is_some()))
     }

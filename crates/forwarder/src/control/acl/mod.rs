@@ -11,6 +11,7 @@ mod log;
 mod profiles;
 mod room;
 mod stateful;
+mod zones;
 
 pub(super) use listing::RowPosition;
 pub use log::Logged;
@@ -93,33 +94,43 @@ pub(super) struct AccessListState {
     /// The epoch of the rules in force, and whether some of them are stateful.
     epoch: u16,
     is_stateful: bool,
-    /// Interfaces with lists for packets that they send, and whether some have: then all of them confirm flows.
+    /// Interfaces with lists for packets that they send, and whether some have, or a zone: then all confirm flows.
     outputs: BTreeSet<u32>,
     has_outputs: bool,
     /// How many packets the log has lost.
     log_lost: u64,
+    zones: zones::ZoneState,
 }
 
 impl Capability for AccessListState {
     const VERBS: Verbs = Verbs {
         prepare: |state, step| state.prepare_acls(step),
-        apply: |state, step| {
-            state.apply_acls(step);
-            Ok(())
+        apply: ForwarderState::apply_acls,
+        done: |state| {
+            state.capabilities.acl.replaced.clear();
+            state.capabilities.acl.zones.done();
         },
-        done: |state| state.capabilities.acl.replaced.clear(),
         flags: |state, index, interface| {
             state.set_acl_input(index, &interface.desired.acls);
+            state.set_zone_input(index, &interface.desired.zone);
             0
         },
         remove_interface: |state, index| {
             let acls = &mut state.capabilities.acl;
             acls.is_stale |= acls.attached.remove(&index).is_some();
             acls.outputs.remove(&index);
+            acls.zones.remove_member(index);
         },
         tick: ForwarderState::write_acl_log,
-        limits: ForwarderState::add_flow_limits,
-        entries: ForwarderState::add_acl_entries,
+        limits: |state, limits| {
+            state.add_flow_limits(limits);
+            state.add_zone_limit(limits);
+        },
+        entries: |state, tally| {
+            state.add_acl_entries(tally);
+            state.add_zone_entries(tally);
+        },
+        in_force: ForwarderState::zone_in_force,
         ..Verbs::NONE
     };
 
@@ -164,11 +175,13 @@ impl AccessListState {
     }
 
     /// All classifiers, for the workers.
-    fn published(&self) -> AccessLists {
+    fn published(&mut self) -> AccessLists {
+        let zones = self.publish_zones();
         let all = self.sets.values().chain(self.new_sets.values()).chain(&self.withdrawn);
         let is_stateful = all.clone().any(|it| stateful::is_stateful(it));
-        let policy = Policy { epoch: self.epoch, has_outputs: !self.outputs.is_empty() };
-        AccessLists::of(all.cloned().collect(), is_stateful.then_some(policy))
+        let policy = Policy { epoch: self.epoch, has_outputs: self.decides_outputs() };
+        let policy = is_stateful.then_some(policy);
+        AccessLists::of(all.cloned().collect(), policy).with_zones(zones)
     }
 
     /// Reads the lists that a change touches in their new order. A rule that stays as it is keeps its counters,
@@ -212,17 +225,16 @@ impl ForwarderState {
         let workers = self.worker_count();
         self.capabilities.acl.read_lists(&lists, desired, workers);
         self.capabilities.acl.number_profiles(&self.shared.flows)?;
+        let has_zones = self.prepare_zones(step);
         let needed = self.needed_sets(step, &lists);
-        if needed.is_empty() {
+        if needed.is_empty() && !has_zones {
             return Ok(());
         }
         self.check_acl_room(&needed)?;
         // Interfaces name no new one before all are published: urgent work writes interfaces meanwhile.
         let mut compiled = HashMap::new();
         for set in needed {
-            let acls = &mut self.capabilities.acl;
-            acls.last_id = acls.last_id.wrapping_add(1).max(1);
-            let id = acls.last_id;
+            let id = self.capabilities.acl.next_id();
             let classifier = self.compile_acls(id, &set)?;
             compiled.insert(set, classifier);
         }
@@ -250,11 +262,13 @@ impl ForwarderState {
             needed.extend(sets_of(&interface.acls).filter(missing));
             self.pause(1);
         }
+        let acls = &self.capabilities.acl;
+        self.add_zone_sets(&mut needed, |set| is_touched(set) || !acls.sets.contains_key(set));
         needed
     }
 
     /// Has interfaces use the new classifiers, and withdraws those that no interface uses any more.
-    fn apply_acls(&mut self, step: &Step<'_>) {
+    fn apply_acls(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
         let acls = &mut self.capabilities.acl;
         for (name, list) in std::mem::take(&mut acls.new_lists) {
             let former = match list.is_empty() {
@@ -278,6 +292,9 @@ impl ForwarderState {
             let has_outputs = self.capabilities.acl.has_outputs;
             self.follow_flows(true, has_outputs);
         }
+        let of_zones = self.apply_zones(step, &changed)?;
+        is_any |= of_zones.is_any;
+        is_changed |= of_zones.is_changed;
         for index in changed {
             let Some(state) = self.interface(index) else { continue };
             let acls = state.desired.acls.clone();
@@ -306,13 +323,14 @@ impl ForwarderState {
         let acls = &mut self.capabilities.acl;
         let is_stale = std::mem::take(&mut acls.is_stale);
         if !is_stale && !is_any {
-            return;
+            return Ok(());
         }
-        let used: HashSet<&Set> = acls.attached.values().flatten().collect();
+        let used: HashSet<&Set> =
+            acls.attached.values().flatten().chain(acls.zones.sets()).collect();
         acls.sets.retain(|set, _| used.contains(set));
         acls.withdrawn.clear();
         acls.epoch = acls.epoch.wrapping_add((is_changed || is_stale).into());
-        let (published, has_outputs) = (acls.published(), !acls.outputs.is_empty());
+        let (published, has_outputs) = (acls.published(), acls.decides_outputs());
         let is_stateful = published.policy().is_some();
         if is_stateful && has_outputs {
             // Before flows wait for a verdict: all outputs have one.
@@ -320,6 +338,7 @@ impl ForwarderState {
         }
         self.shared.acls.publish(published, &mut self.graveyard);
         self.follow_flows(is_stateful, has_outputs);
+        Ok(())
     }
 
     fn set_acl_input(&self, index: u32, sets: &AclSets) {
@@ -353,7 +372,7 @@ impl ForwarderState {
     pub(super) fn lose_last_acl_rules(&mut self) {
         let acls = &mut self.capabilities.acl;
         for compiled in acls.sets.values_mut() {
-            let rules = compiled.rules[..compiled.rules.len() - 1].to_vec();
+            let rules = compiled.rules[..compiled.rules.len().saturating_sub(1)].to_vec();
             let (reader, unmatched) = (compiled.reader.clone(), compiled.unmatched.clone());
             let (id, is_logged) = (compiled.id, compiled.is_logged);
             *compiled = Arc::new(Classifier { id, reader, rules, is_logged, unmatched });

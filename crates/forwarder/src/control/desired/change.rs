@@ -10,7 +10,7 @@ use stoa_ports::PortConfig;
 use super::pacer::{Pacer, Pause};
 use super::{
     AclRule, AclRuleKey, DesiredState, Interface, Prefix, Route, Rule, ValidationErrors, Workers,
-    address,
+    ZonePair, ZonePairKey, address,
 };
 use crate::control::desired_port;
 use crate::control::limits::LimitOverrides;
@@ -40,6 +40,8 @@ pub struct DesiredChange {
     pub rules: Option<BTreeMap<(String, bool), Vec<Rule>>>,
     /// Rules of access lists by list and name.
     pub acl_rules: Changes<AclRuleKey, AclRule>,
+    /// Pairs of zones by both names.
+    pub zone_pairs: Changes<ZonePairKey, ZonePair>,
     /// Policers; one that is removed has its default limits.
     pub punts: Changes<Class, Limit>,
     /// Most packets in reassembly, in all and per source.
@@ -78,6 +80,7 @@ impl DesiredChange {
             &mut errors,
         );
         change.add_acl_rules(&message.acl_rules, &mut errors);
+        change.add_zone_pairs(&message.zone_pairs, &mut errors);
         change.add_removals(message, &mut errors);
         if message.workers.is_some() {
             change.workers = Some(super::interface::workers(message.workers.as_ref(), &mut errors));
@@ -113,6 +116,7 @@ impl DesiredChange {
         }
         change.set_rules(&message.rules, errors);
         change.add_acl_rules(&message.acl_rules, errors);
+        change.add_zone_pairs(&message.zone_pairs, errors);
         change
     }
 
@@ -177,6 +181,7 @@ impl DesiredChange {
             }
         }
         self.remove_acl_rules(&message.removed_acl_rules, errors);
+        self.remove_zone_pairs(&message.removed_zone_pairs, errors);
         for name in &message.removed_punts {
             let path = || format!("punt class {name:?}");
             match Class::named(name) {
@@ -210,6 +215,7 @@ impl DesiredChange {
             neighbors: difference(&held.neighbors, new.neighbors, pacer),
             punts: difference(&held.punts, new.punts, pacer),
             acl_rules: difference(&held.acl_rules, new.acl_rules, pacer),
+            zone_pairs: difference(&held.zone_pairs, new.zone_pairs, pacer),
             ..Self::default()
         };
         let names: BTreeSet<&String> = held.ports.keys().chain(new.ports.keys()).collect();

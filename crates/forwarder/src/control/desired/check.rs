@@ -83,6 +83,7 @@ impl Held {
             self.check_tunnel(object, &is_first, errors);
         }
         self.check_acls(inverse, errors);
+        self.check_zones(errors);
         self.check_routes(inverse, errors, pacer);
         for key in inverse.neighbors.keys().filter(|key| desired.neighbors.contains_key(*key)) {
             pacer.item();

@@ -93,6 +93,7 @@ impl Held {
             neighbors: exchange(&mut desired.neighbors, change.neighbors, pacer, |_, _, _| {}),
             punts: exchange(&mut desired.punts, change.punts, pacer, |_, _, _| {}),
             acl_rules: exchange(&mut desired.acl_rules, change.acl_rules, pacer, |_, _, _| {}),
+            zone_pairs: exchange(&mut desired.zone_pairs, change.zone_pairs, pacer, |_, _, _| {}),
             ..DesiredChange::default()
         };
         let names = change.interfaces.keys().chain(change.ports.keys());
@@ -194,7 +195,8 @@ mod tests {
         let red = if has(2) { "red" } else { "" };
         let interface = |interface: &str| {
             let (name, vrf) = (interface.to_owned(), red.to_owned());
-            v1::Interface { name, vrf, enabled: true, ..v1::Interface::default() }
+            let zone = vrf.clone();
+            v1::Interface { name, vrf, zone, enabled: true, ..v1::Interface::default() }
         };
         let tag = Some(v1::Tag { tpid: 0x8100, vid: 7 + u32::from(has(3)) });
         let sub = v1::Interface { parent: name("a"), outer: tag, ..interface("sub") };
@@ -214,6 +216,8 @@ mod tests {
         };
         if has(2) {
             desired.vrfs.push(v1::Vrf { name: name("red"), ..v1::Vrf::default() });
+            let (from, to, acls4) = (name("red"), name("router"), vec![name("edge")]);
+            desired.zone_pairs.push(v1::ZonePair { from, to, acls4, acls6: Vec::new() });
             desired.routes.push(route("red", 11, "a"));
         }
         if has(4) {

@@ -62,6 +62,7 @@ impl DesiredChange {
             bfd: super::bfd::sessions(&interface.bfd, &path, errors),
             plugins: super::plugin::settings(&interface.plugins, &path, errors),
             acls: interface.acls.as_ref().map(Into::into).unwrap_or_default(),
+            zone: interface.zone.clone(),
         };
         let object = (interface.name.clone(), Some(checked));
         let fix = "Give each interface a unique name.";

@@ -36,6 +36,7 @@ pub(in crate::control) fn interface(name: &str, interface: &Interface) -> v1::In
             .map(|it| v1::HostInterface { device: it.device.clone(), netns: it.netns.clone() }),
         cross_connect: interface.cross_connect.clone().unwrap_or_default(),
         acls: (interface.acls != AclSets::default()).then(|| acl_sets(&interface.acls)),
+        zone: interface.zone.clone(),
         ..v1::Interface::default()
     }
 }

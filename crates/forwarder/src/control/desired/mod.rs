@@ -19,6 +19,7 @@ mod references;
 mod route;
 mod tunnel;
 mod virtual_router;
+mod zones;
 
 pub use acl::{AclRule, AclRuleKey, AclSets, Fragments, RuleOfList};
 pub use advertising::{Advertisement, Discovery};
@@ -28,6 +29,7 @@ pub(in crate::control) use pacer::Pacer;
 pub use pacer::Pause;
 pub use policy::{Rule, RuleAction};
 pub use virtual_router::VirtualRouter;
+pub use zones::{ZonePair, ZonePairKey};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -151,6 +153,8 @@ pub struct Interface {
     pub plugins: BTreeMap<String, Vec<u8>>,
     /// Its access lists.
     pub acls: AclSets,
+    /// Its zone; "": none.
+    pub zone: String,
 }
 
 /// The host interface of an interface.
@@ -185,6 +189,7 @@ impl Interface {
             noop_port: _,
             plugins: _,
             acls: _,
+            zone: _,
         } = self;
         (parent, tags, host_interface, cross_connect)
             == (&other.parent, &other.tags, &other.host_interface, &other.cross_connect)
@@ -247,6 +252,8 @@ pub struct DesiredState {
     pub rules: BTreeMap<(String, bool), Vec<Rule>>,
     /// Rules of access lists by list and name.
     pub acl_rules: BTreeMap<AclRuleKey, AclRule>,
+    /// Pairs of zones, by both names.
+    pub zone_pairs: BTreeMap<ZonePairKey, ZonePair>,
     /// Permanent neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
     /// Policers that differ from their defaults.

@@ -25,6 +25,8 @@ pub(in crate::control) struct References {
     tunnels: BTreeSet<(Ends, String)>,
     /// Number of interfaces by VRF.
     in_vrf: HashMap<String, usize>,
+    /// Number of interfaces by zone.
+    in_zone: HashMap<String, usize>,
     /// Number of paths of routes by interface.
     paths: HashMap<String, usize>,
     /// Number of IPv4 routes by VRF.
@@ -73,6 +75,9 @@ impl References {
             set(&mut self.across, (other.clone(), own()), is_there);
         }
         count(&mut self.in_vrf, &interface.vrf, is_there);
+        if !interface.zone.is_empty() {
+            count(&mut self.in_zone, &interface.zone, is_there);
+        }
     }
 
     /// Adds or removes the endpoints of a tunnel, as they are in `desired`.
@@ -136,6 +141,11 @@ impl References {
     /// Whether a VRF has interfaces.
     pub(super) fn has_interfaces(&self, vrf: &str) -> bool {
         self.in_vrf.contains_key(vrf)
+    }
+
+    /// The zones that have interfaces, in any order.
+    pub(in crate::control) fn zones(&self) -> impl Iterator<Item = &String> {
+        self.in_zone.keys()
     }
 
     /// Whether routes lead through an interface.

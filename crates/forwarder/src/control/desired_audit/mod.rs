@@ -178,6 +178,7 @@ impl ForwarderState {
                     | Kind::Vrfs
                     | Kind::PolicyRules
                     | Kind::AclRules
+                    | Kind::ZonePairs
                     | Kind::Punts
                     | Kind::Reassembly
                     | Kind::Multipath
@@ -201,6 +202,9 @@ impl ForwarderState {
         }
         if kinds.contains(&Kind::AclRules) {
             some.acl_rules = all.acl_rules;
+        }
+        if kinds.contains(&Kind::ZonePairs) {
+            some.zone_pairs = all.zone_pairs;
         }
         some
     }

@@ -22,11 +22,19 @@ const CONFIRMED: u8 = 1;
 pub const SUSPENDED: u8 = 2;
 /// The flag of a flow that an input has admitted, and about which the output decides by the next packet.
 const PENDING: u8 = 4;
+/// The flag of a flow of which a packet has passed the pair of its zones, by the rules of its epoch.
+const PAIRED: u8 = 8;
 
 /// Whether rules need not be asked about its packets in the original direction, by the rules of its epoch.
 #[inline(always)]
 pub(super) const fn is_settled(flags: u8) -> bool {
     flags & (CONFIRMED | SUSPENDED | PENDING) == CONFIRMED
+}
+
+/// Whether a packet has passed the pair of its zones, by the rules of its epoch.
+#[inline(always)]
+pub(super) const fn is_paired(flags: u8) -> bool {
+    flags & (PAIRED | SUSPENDED) == PAIRED
 }
 
 /// Whether its replies pass.
@@ -51,7 +59,7 @@ pub struct Admission {
 impl Admission {
     /// The flags of a flow that had these.
     pub(super) const fn flags(self, before: u8) -> u8 {
-        let kept = before & !(SUSPENDED | PENDING);
+        let kept = before & !(SUSPENDED | PENDING | PAIRED);
         if self.is_confirmed { kept | CONFIRMED } else { kept | PENDING }
     }
 }
@@ -93,6 +101,17 @@ impl Side {
         flow.refresh(now.tick);
         // It is own and live.
         let _ = self.owner.set_flags(id, flags & !PENDING | CONFIRMED);
+    }
+
+    /// A packet in the original direction has passed the pair of its zones: of an own flow, later fragments may.
+    pub fn pass_pair(&mut self, found: Match, epoch: u16) {
+        let Some(id) = found.id().filter(|_| found.direction() == Direction::Original) else {
+            return;
+        };
+        let flow = self.owner.entry(id);
+        if flow.epoch() == epoch {
+            let _ = self.owner.set_flags(id, flow.flags() | PAIRED);
+        }
     }
 
     /// The rules of now accept packets of an own flow without keeping it.

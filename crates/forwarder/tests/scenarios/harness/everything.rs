@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use stoa_api::v1;
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::{
-    AclRule, Family, Fragments, Prefix, Rule, RuleAction, RuleOfList, VirtualRouter,
+    AclRule, Family, Fragments, Prefix, Rule, RuleAction, RuleOfList, VirtualRouter, ZonePair,
 };
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::Encapsulation;
@@ -36,11 +36,15 @@ pub fn virtual_mac(which: usize, is_ip6: bool) -> [u8; 6] {
     vrrp::mac(VIRTUAL_ROUTERS[which % 2].0, is_ip6).0
 }
 
-/// One of the configurations: they differ in a link, in forwarding, and in the rules of the default VRF. `options` are
-/// all options of a family.
+/// One of the configurations: they differ in a link, in forwarding, in the rules of the default VRF, and in zones.
+/// `options` are all options of a family.
 pub fn everything(which: u8, options: &v1::FamilyOptions) -> Setup {
-    let setup = virtual_routers(rules(vrfs(interfaces()), which / 4 % 2 == 1));
+    let is_second = which / 4 % 2 == 1;
+    let setup = virtual_routers(rules(vrfs(interfaces()), is_second));
     let mut setup = access_lists(features(setup, options));
+    if is_second {
+        setup = zones(setup);
+    }
     setup.0.noop_origin = true;
     setup.0.software_rss = ["west", "east", "left"].map(str::to_owned).into();
     match which % 4 {
@@ -216,6 +220,28 @@ fn access_lists(mut setup: Setup) -> Setup {
         .with("west.7.8", |it| (it.acls.in4, it.acls.in6) = (both(), only()))
         .with("west.31", |it| (it.acls.in4, it.acls.in6) = (only(), both()))
         .with("east", |it| (it.acls.out4, it.acls.out6) = (both(), both()))
+}
+
+/// Zones of some interfaces, with what passes between them, from them to the router and back. Some pairs are missing.
+fn zones(setup: Setup) -> Setup {
+    let interfaces = [("west", "one"), ("west.31", "two"), ("east", "three"), ("north", "three")];
+    let mut setup = interfaces
+        .iter()
+        .fold(setup, |setup, (name, zone)| setup.with(name, |it| it.zone = (*zone).to_owned()));
+    let lists = |acls: &[&str]| acls.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let all = lists(&["first", "second"]);
+    let pairs = [
+        ("one", "three", all.clone(), lists(&["second"])),
+        ("three", "one", all.clone(), all.clone()),
+        ("two", "three", lists(&["second"]), all.clone()),
+        ("one", "router", lists(&["second"]), lists(&["second"])),
+        ("two", "router", all.clone(), all.clone()),
+        ("router", "three", all.clone(), all),
+    ];
+    for (from, to, acls4, acls6) in pairs {
+        setup.0.zone_pairs.insert((from.into(), to.into()), ZonePair { acls4, acls6 });
+    }
+    setup
 }
 
 /// The features of all arcs. Vectors of the port west mix interfaces with all of them and without.

@@ -128,6 +128,7 @@ pub(super) fn everything() -> v1::Desired {
         outer: Some(v1::Tag { tpid: 0x88a8, vid: 5 }),
         inner: Some(v1::Tag { tpid: 0x8100, vid: 6 }),
         vrf: "red".into(),
+        zone: "lan".into(),
         ..interface("b.5")
     };
     let ends = v1::Tunnel {
@@ -207,6 +208,12 @@ pub(super) fn everything() -> v1::Desired {
             rule(5, v1::rule::Action::Special(v1::Special::Unreachable.into())),
         ],
         acl_rules: vec![acl_rule("last", "first"), acl_rule("first", "")],
+        zone_pairs: vec![v1::ZonePair {
+            from: "lan".into(),
+            to: "router".into(),
+            acls4: vec!["edge".into()],
+            acls6: Vec::new(),
+        }],
         punts: vec![punt("arp", 100), punt("nd", 0)],
     }
 }

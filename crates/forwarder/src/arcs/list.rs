@@ -1,0 +1,266 @@
+//! All arcs of this tree with their features, in the order in which packets meet them.
+
+use std::sync::Arc;
+
+use stoa_engine::Node;
+use stoa_engine::arc::{ArcSpec, FeatureSpec};
+
+use super::{
+    ETHERNET_INPUT, IP_LOCAL, IP4_INPUT, IP4_ORIGIN, IP4_OUTPUT, IP6_INPUT, IP6_ORIGIN, IP6_OUTPUT,
+    PORT_OUTPUT,
+};
+use crate::acl;
+use crate::ethernet::cross_connect;
+use crate::ip::{flow_hash, minimum_ttl, policy, redirect, reverse_path};
+use crate::nodes::node;
+use crate::noop;
+use crate::output::interface_output;
+use crate::shared::Shared;
+
+type Feature = FeatureSpec<Arc<Shared>>;
+type Make = fn(&Arc<Shared>, usize) -> Box<dyn Node>;
+
+/// A feature that drops packets, counts or measures: it sends none to nodes beside the arc. It precedes
+/// the features `before`.
+const fn passive(
+    (name, description): (&'static str, &'static str),
+    make: Make,
+    before: &'static [&'static str],
+) -> Feature {
+    Feature { node: node(name, description, &[], make), after: &[], before }
+}
+
+/// A feature that applies access lists, and answers what they reject.
+const fn access_lists(
+    (name, description): (&'static str, &'static str),
+    (edges, make): (&'static [&'static str], Make),
+    (after, before): (&'static [&'static str], &'static [&'static str]),
+) -> Feature {
+    Feature { node: node(name, description, edges, make), after, before }
+}
+
+/// A feature that measures what an arc costs.
+const fn does_nothing(name: &'static str, make: Make) -> Feature {
+    passive((name, "does nothing: measures the cost of a feature"), make, &[])
+}
+
+/// All arcs, with the features of this tree.
+pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
+    ArcSpec {
+        name: ETHERNET_INPUT,
+        description: "received frames once their interface is known, from the Ethernet header on",
+        starts: &["ethernet-input"],
+        features: &[
+            passive(
+                ("ethernet-noop", "does nothing: measures the cost of a feature"),
+                noop::make_ethernet,
+                &["cross-connect"],
+            ),
+            Feature {
+                node: node(
+                    "cross-connect",
+                    "sends frames unchanged to the cross-connected interface",
+                    cross_connect::EDGES,
+                    cross_connect::make,
+                ),
+                after: &[],
+                before: &[],
+            },
+        ],
+        end: "ethernet-dispatch",
+    },
+    ArcSpec {
+        name: IP4_INPUT,
+        description: "received IPv4 packets, before the lookup",
+        starts: &["ip4-input"],
+        features: &[
+            passive(
+                (
+                    "ip4-minimum-ttl",
+                    "drops IPv4 packets whose TTL is below the minimum of their interface",
+                ),
+                minimum_ttl::make4,
+                &["ip4-reverse-path"],
+            ),
+            passive(
+                ("ip4-reverse-path", "drops IPv4 packets that fail the reverse path check (uRPF)"),
+                reverse_path::make4,
+                &["ip4-policy"],
+            ),
+            // Behind the reverse path check, so that forged senders cause no answers.
+            access_lists(
+                ("ip4-acl-input", "applies access lists to received IPv4 packets"),
+                (acl::EDGES4, acl::make_input4),
+                (&["ip4-reverse-path"], &["ip4-policy"]),
+            ),
+            does_nothing("ip4-noop", noop::make_ip4),
+            passive(
+                ("ip4-flow-hash", "asks for the flow of each packet: measures the cost"),
+                flow_hash::make4,
+                &[],
+            ),
+            Feature {
+                node: node(
+                    "ip4-policy",
+                    "applies policy routing rules to IPv4 packets",
+                    policy::EDGES4,
+                    policy::make4,
+                ),
+                after: &["ip4-flow-hash"],
+                before: &[],
+            },
+        ],
+        end: "ip4-lookup",
+    },
+    ArcSpec {
+        name: IP6_INPUT,
+        description: "received IPv6 packets, before the lookup",
+        starts: &["ip6-input"],
+        features: &[
+            passive(
+                (
+                    "ip6-minimum-ttl",
+                    "drops IPv6 packets whose hop limit is below the minimum of their interface",
+                ),
+                minimum_ttl::make6,
+                &["ip6-reverse-path"],
+            ),
+            passive(
+                ("ip6-reverse-path", "drops IPv6 packets that fail the reverse path check (uRPF)"),
+                reverse_path::make6,
+                &["ip6-policy"],
+            ),
+            // Behind the reverse path check, so that forged senders cause no answers.
+            access_lists(
+                ("ip6-acl-input", "applies access lists to received IPv6 packets"),
+                (acl::EDGES6, acl::make_input6),
+                (&["ip6-reverse-path"], &["ip6-policy"]),
+            ),
+            does_nothing("ip6-noop", noop::make_ip6),
+            passive(
+                ("ip6-flow-hash", "asks for the flow of each packet: measures the cost"),
+                flow_hash::make6,
+                &[],
+            ),
+            Feature {
+                node: node(
+                    "ip6-policy",
+                    "applies policy routing rules to IPv6 packets",
+                    policy::EDGES6,
+                    policy::make6,
+                ),
+                after: &["ip6-flow-hash"],
+                before: &[],
+            },
+        ],
+        end: "ip6-lookup",
+    },
+    ArcSpec {
+        name: IP_LOCAL,
+        description: "validated packets for local addresses, reassembled unless they are for Linux",
+        starts: &["ip4-local", "ip6-local"],
+        features: &[
+            access_lists(
+                (
+                    "ip4-zone-local",
+                    "applies the access lists between a zone and the router to IPv4 packets",
+                ),
+                (acl::EDGES4, acl::zones::make_local4),
+                (&[], &[]),
+            ),
+            access_lists(
+                (
+                    "ip6-zone-local",
+                    "applies the access lists between a zone and the router to IPv6 packets",
+                ),
+                (acl::EDGES6, acl::zones::make_local6),
+                (&[], &[]),
+            ),
+            does_nothing("ip-local-noop", noop::make_local),
+        ],
+        end: "ip-demux",
+    },
+    ArcSpec {
+        name: IP4_ORIGIN,
+        description: "IPv4 packets that the router itself sends, before the lookup; of the whole router",
+        starts: &["ip4-origin"],
+        features: &[does_nothing("ip4-origin-noop", noop::make_origin4)],
+        end: "ip4-lookup",
+    },
+    ArcSpec {
+        name: IP6_ORIGIN,
+        description: "IPv6 packets that the router itself sends, before the lookup; of the whole router",
+        starts: &["ip6-origin"],
+        features: &[does_nothing("ip6-origin-noop", noop::make_origin6)],
+        end: "ip6-lookup",
+    },
+    ArcSpec {
+        name: IP4_OUTPUT,
+        description: "IPv4 packets whose sending interface is known, before TTL and link-layer header",
+        starts: &["ip4-rewrite"],
+        features: &[
+            // Before redirects, which would advise the sender about a packet that does not pass.
+            access_lists(
+                (
+                    "ip4-zone-output",
+                    "applies the access lists between the zones of interfaces to IPv4 packets",
+                ),
+                (acl::EDGES4, acl::zones::make_output4),
+                (&[], &["ip4-acl-output"]),
+            ),
+            access_lists(
+                ("ip4-acl-output", "applies access lists to IPv4 packets that are forwarded"),
+                (acl::EDGES4, acl::make_output4),
+                (&[], &["ip4-redirect"]),
+            ),
+            passive(
+                (
+                    "ip4-redirect",
+                    "detects IPv4 packets that leave by their receiving interface, for ICMP redirects",
+                ),
+                redirect::make4,
+                &[],
+            ),
+            does_nothing("ip4-output-noop", noop::make_output4),
+        ],
+        end: "ip4-output-rewrite",
+    },
+    ArcSpec {
+        name: IP6_OUTPUT,
+        description: "IPv6 packets whose sending interface is known, before hop limit and link-layer header",
+        starts: &["ip6-rewrite"],
+        features: &[
+            // Before redirects, which would advise the sender about a packet that does not pass.
+            access_lists(
+                (
+                    "ip6-zone-output",
+                    "applies the access lists between the zones of interfaces to IPv6 packets",
+                ),
+                (acl::EDGES6, acl::zones::make_output6),
+                (&[], &["ip6-acl-output"]),
+            ),
+            access_lists(
+                ("ip6-acl-output", "applies access lists to IPv6 packets that are forwarded"),
+                (acl::EDGES6, acl::make_output6),
+                (&[], &["ip6-redirect"]),
+            ),
+            passive(
+                (
+                    "ip6-redirect",
+                    "detects IPv6 packets that leave by their receiving interface, for ICMPv6 redirects",
+                ),
+                redirect::make6,
+                &[],
+            ),
+            does_nothing("ip6-output-noop", noop::make_output6),
+        ],
+        end: "ip6-output-rewrite",
+    },
+    ArcSpec {
+        name: PORT_OUTPUT,
+        description: "frames that are about to be sent",
+        starts: &[interface_output::NAME],
+        features: &[does_nothing("port-output-noop", noop::make_port)],
+        end: "port-output",
+    },
+];
