@@ -237,8 +237,10 @@ impl Configuration {
         }));
         let found = annotated.map(line).chain(unused).chain(unknown);
         let shared = shared_namespaces::warnings(&self.interfaces, &self.routes);
-        let of_acls = acl::warnings(&self.desired.acl_rules, &self.interfaces);
-        found.chain(self.overlaps()).chain(shared).chain(of_acls).collect()
+        let (desired, interfaces) = (&self.desired, &self.interfaces);
+        let of_acls = acl::warnings(&desired.acl_rules, (interfaces, &desired.zone_pairs));
+        let of_zones = acl::zone_warnings(desired, interfaces, &self.route_sources);
+        found.chain(self.overlaps()).chain(shared).chain(of_acls).chain(of_zones).collect()
     }
 
     /// Connected subnets that overlap.

@@ -100,6 +100,7 @@ pub struct OperationalState {
     pub route_sources: Vec<(&'static str, String, RouteSourceStatistics)>,
     pub rules: Vec<v1::RuleState>,
     pub acls: Vec<v1::AclRuleState>,
+    pub zone_pairs: v1::ListZonePairsReply,
     pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
@@ -194,6 +195,8 @@ impl OperationalState {
             while let Some(rule) = listed.message().await? {
                 operational.acls.push(rule);
             }
+            let pairs = client().list_zone_pairs(v1::ListZonePairsRequest {}).await?;
+            operational.zone_pairs = pairs.into_inner();
         }
         if is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
             let learned = connection.learned().await;

@@ -9,6 +9,7 @@ mod held;
 mod inactive;
 mod status;
 mod tables;
+mod zones;
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -252,6 +253,10 @@ impl Operator for Service {
 
     async fn test_acl(&self, request: Request<v1::TestAclRequest>) -> Answer<v1::TestAclReply> {
         self.test_access_lists(request.into_inner()).map(Response::new)
+    }
+
+    async fn show_zones(&self, _: Request<v1::ShowZonesRequest>) -> Answer<v1::ShowZonesReply> {
+        self.zones().await.map(Response::new)
     }
 
     async fn show_flows(

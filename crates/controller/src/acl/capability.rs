@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use stoa_yang::error::ValidationErrors;
 
-use super::{attach, rules, state};
+use super::{attach, rules, state, zones};
 use crate::capability::{Capability, Facts, Page, Settings, Translated};
 
 /// The capability.
@@ -25,6 +25,7 @@ impl Capability for AccessLists {
         let acls = &settings.model.acls;
         translated.desired.acl_rules = rules::rules(acls, errors);
         attach::attach(settings, translated, errors);
+        zones::translate(settings, translated, errors);
     }
 
     fn state(&self, facts: &Facts<'_>, state: &mut Map<String, Value>) {
@@ -32,6 +33,7 @@ impl Capability for AccessLists {
     }
 
     fn metrics(&self, facts: &Facts<'_>, page: &mut Page<'_>) -> fmt::Result {
-        state::metrics(facts.acls.unwrap_or_default(), page)
+        state::metrics(facts.acls.unwrap_or_default(), page)?;
+        facts.zone_pairs.map_or(Ok(()), |pairs| state::zone_metrics(pairs, page))
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
+use stoa_api::zones::ROUTER;
 
-use super::paths::{ACLS, point_path, rule_path};
+use super::paths::{ACLS, pair_path, point_path, rule_path};
 use super::walk::{Packet, matches};
 use super::warnings::LISTED;
 use crate::config::Interfaces;
@@ -97,68 +98,117 @@ impl Needed {
     }
 }
 
+/// Where lists are attached.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Interface(&'a str),
+    Pair(&'a v1::ZonePair),
+}
+
+/// Lists that apply to packets of a family.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    family: u32,
+    /// Whether packets of the link meet them: the router's own messages do not pass output lists.
+    is_of_link: bool,
+    set: &'a [String],
+    place: Place<'a>,
+}
+
+/// The rows of lists of interfaces and of pairs of zones.
+fn rows<'a>(
+    interfaces: &'a Interfaces,
+    pairs: &'a [v1::ZonePair],
+) -> impl Iterator<Item = Row<'a>> {
+    let of_interfaces = interfaces.iter().flat_map(|interface| {
+        let place = Place::Interface(&interface.name);
+        let row = move |(family, is_of_link, set)| Row { family, is_of_link, set, place };
+        interface.acls.iter().flat_map(move |acls| {
+            let v1::AclSets { in4, in6, out4, out6 } = acls;
+            [(4, true, &in4[..]), (6, true, in6), (4, false, out4), (6, false, out6)].map(row)
+        })
+    });
+    let of_pairs = pairs.iter().flat_map(|pair| {
+        let row = |(family, set)| Row {
+            family,
+            is_of_link: pair.to == ROUTER,
+            set,
+            place: Place::Pair(pair),
+        };
+        [(4, &pair.acls4[..]), (6, &pair.acls6)].map(row)
+    });
+    of_interfaces.chain(of_pairs).filter(|row| !row.set.is_empty())
+}
+
 /// The warnings, one for each rule and message. Interfaces with the same lists are looked at once. It
 /// makes `steps` comparisons and returns [`LISTED`] warnings at most.
 pub(super) fn warnings(
     lists: &BTreeMap<&str, Vec<&v1::AclRule>>,
-    interfaces: &Interfaces,
+    (interfaces, pairs): (&Interfaces, &[v1::ZonePair]),
     mut steps: usize,
 ) -> Vec<Warning> {
-    let (mut warnings, mut seen, mut rows) = (Vec::new(), HashSet::new(), HashSet::new());
-    for interface in interfaces.iter() {
-        let Some(acls) = &interface.acls else { continue };
-        let sets = [
-            (4, true, &acls.in4),
-            (6, true, &acls.in6),
-            (4, false, &acls.out4),
-            (6, false, &acls.out6),
-        ];
-        for row in sets.into_iter().filter(|(_, _, set)| !set.is_empty()) {
-            if !rows.insert(row) {
-                continue;
+    let (mut warnings, mut seen, mut known) = (Vec::new(), HashSet::new(), HashSet::new());
+    for row in rows(interfaces, pairs) {
+        if !known.insert((row.family, row.is_of_link, row.set)) {
+            continue;
+        }
+        let lists = row.set.iter().filter_map(|name| lists.get(name.as_str()));
+        let rules: Vec<&v1::AclRule> = lists.flatten().copied().collect();
+        let prefixes = rules.iter().map(|it| it.sources.len() + it.destinations.len());
+        let cost = rules.len() + prefixes.sum::<usize>();
+        let is_needed =
+            |it: &&Needed| it.family == row.family && (row.is_of_link || !it.is_of_link);
+        for it in NEEDED.iter().filter(is_needed) {
+            let Some(left) = steps.checked_sub(cost) else {
+                warnings.push(incomplete(row.place));
+                return warnings;
+            };
+            steps = left;
+            let Some(rule) = it.dropped_by(&rules) else { continue };
+            if seen.insert((&rule.acl, &rule.name, it.name)) {
+                warnings.push(warning(it, rule, row.place));
             }
-            let (family, is_input, set) = row;
-            let rules: Vec<&v1::AclRule> =
-                set.iter().filter_map(|name| lists.get(name.as_str())).flatten().copied().collect();
-            let prefixes = rules.iter().map(|it| it.sources.len() + it.destinations.len());
-            let cost = rules.len() + prefixes.sum::<usize>();
-            // The router's own messages do not pass output lists.
-            let needed =
-                NEEDED.iter().filter(|it| it.family == family && (is_input || !it.is_of_link));
-            for it in needed {
-                let Some(left) = steps.checked_sub(cost) else {
-                    warnings.push(incomplete(&interface.name));
-                    return warnings;
-                };
-                steps = left;
-                let Some(rule) = it.dropped_by(&rules) else { continue };
-                if seen.insert((&rule.acl, &rule.name, it.name)) {
-                    warnings.push(warning(it, rule, &interface.name));
-                }
-                if warnings.len() == LISTED {
-                    return warnings;
-                }
+            if warnings.len() == LISTED {
+                return warnings;
             }
         }
     }
     warnings
 }
 
-fn incomplete(interface: &str) -> Warning {
+impl Place<'_> {
+    fn text(self) -> String {
+        match self {
+            Self::Interface(name) => format!("interface {name}"),
+            Self::Pair(v1::ZonePair { from, to, .. }) => format!("zones {from} to {to}"),
+        }
+    }
+
+    fn path(self) -> String {
+        match self {
+            Self::Interface(name) => point_path(name),
+            Self::Pair(v1::ZonePair { from, to, .. }) => pair_path(from, to),
+        }
+    }
+}
+
+fn incomplete(place: Place<'_>) -> Warning {
     let text = format!(
-        "the rules of access lists are too many to find all that drop what links and paths need: those of interface \
-         {interface} and of later ones were not compared"
+        "the rules of access lists are too many to find all that drop what links and paths need: those of {} and of \
+         later ones were not compared",
+        place.text()
     );
     Warning { text, nodes: vec![ACLS.to_owned()] }
 }
 
-fn warning(needed: &Needed, rule: &v1::AclRule, interface: &str) -> Warning {
+fn warning(needed: &Needed, rule: &v1::AclRule, place: Place<'_>) -> Warning {
     let Needed { name, loss, fix, .. } = needed;
     let (acl, rule) = (&rule.acl, &rule.name);
+    let at = place.text();
     Warning {
         text: format!(
-            "access list {acl}: rule {rule} drops {name} at interface {interface}: {loss}; accept {fix} before it"
+            "access list {acl}: rule {rule} drops {name} at {at}: {loss}; accept {fix} before it"
         ),
-        nodes: vec![rule_path(acl, rule), point_path(interface)],
+        nodes: vec![rule_path(acl, rule), place.path()],
     }
 }

@@ -1,5 +1,5 @@
 //! Access control lists (RFC 8519): rules and where they are attached, their counters, what a commit warns about, and
-//! which rule decides about a packet.
+//! which rule decides about a packet. Zones, and what passes between them.
 
 mod attach;
 mod capability;
@@ -15,12 +15,15 @@ mod state;
 mod upper;
 mod walk;
 mod warnings;
+mod zone_warnings;
+mod zones;
 
 pub(crate) use capability::AccessLists;
 pub use evaluate::evaluate;
-pub(crate) use paths::point_path;
+pub(crate) use paths::{pair_path, point_path};
 pub use walk::{Decision, Packet};
 pub(crate) use warnings::warnings;
+pub(crate) use zone_warnings::zone_warnings;
 
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,17 @@ pub(crate) fn rule_path(acl: &str, rule: &str) -> String {
     format!("{}/aces/ace{}", list_path(acl), predicate("name", rule))
 }
 
+/// The path of a zone.
+pub(crate) fn zone_path(zone: &str) -> String {
+    format!("{ACLS}/stoa-acl:zones/zone{}", predicate("name", zone))
+}
+
+/// The path of a pair of zones.
+pub(crate) fn pair_path(from: &str, to: &str) -> String {
+    let keys = predicate("from", from) + &predicate("to", to);
+    format!("{ACLS}/stoa-acl:zone-pairs/zone-pair{keys}")
+}
+
 /// The path of what is attached to an interface.
 pub(crate) fn point_path(interface: &str) -> String {
     format!("{ACLS}/attachment-points/interface{}", predicate("interface-id", interface))

@@ -53,3 +53,23 @@ pub(super) fn metrics(rules: &[v1::AclRuleState], page: &mut Page<'_>) -> fmt::R
     let bytes = rules.map(|(rule, it)| (labels(rule), it.bytes));
     page.counters("acl_rule", "bytes", "Bytes of the IP packets that matched a rule", bytes)
 }
+
+/// Adds what pairs of zones drop because no rule matches; without a pair, the labels are empty.
+pub(super) fn zone_metrics(listed: &v1::ListZonePairsReply, page: &mut Page<'_>) -> fmt::Result {
+    if listed.pairs.is_empty() && listed.unpaired_packets == 0 {
+        return Ok(());
+    }
+    let unpaired = v1::ZonePairState {
+        pair: Some(v1::ZonePair::default()),
+        dropped_packets: listed.unpaired_packets,
+        dropped_bytes: listed.unpaired_bytes,
+    };
+    let pairs = listed.pairs.iter().chain([&unpaired]);
+    let pairs = pairs.filter_map(|it| Some((it.pair.as_ref()?, it)));
+    let labels = |pair: &v1::ZonePair| [("from", pair.from.clone()), ("to", pair.to.clone())];
+    let packets = pairs.clone().map(|(pair, it)| (labels(pair), it.dropped_packets));
+    let help = "Packets between zones that no rule of their pair matched";
+    page.counters("zone_dropped", "packets", help, packets)?;
+    let bytes = pairs.map(|(pair, it)| (labels(pair), it.dropped_bytes));
+    page.counters("zone_dropped", "bytes", "Bytes of these IP packets", bytes)
+}

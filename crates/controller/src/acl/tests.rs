@@ -63,7 +63,7 @@ fn warned(lists: &[Value]) -> Vec<String> {
 
 /// The warnings of a configuration, but not those about the other family, which many tests have no list of.
 fn texts(configuration: &Configuration) -> Vec<String> {
-    let found = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
+    let found = warnings(&configuration.desired.acl_rules, (&configuration.interfaces, &[]));
     let found = found.into_iter().map(|it| it.text);
     found.filter(|text| !text.contains("attach a list of IPv")).collect()
 }
@@ -148,7 +148,7 @@ fn a_family_without_a_list_beside_one_with_a_list_is_named() {
             kind => list["type"] = json!(format!("{MODULE}:{kind}")),
         }
         let configuration = configuration(&[list]);
-        let found = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
+        let found = warnings(&configuration.desired.acl_rules, (&configuration.interfaces, &[]));
         found.into_iter().map(|it| it.text).collect::<Vec<_>>()
     };
     let warning = |of_list: u8, other: u8| {
@@ -229,7 +229,7 @@ fn rows_of_lists_are_compared_once_and_not_without_end() {
     let all: Vec<&v1::AclRule> = configuration.desired.acl_rules.iter().collect();
     let lists = std::collections::BTreeMap::from([("six", all)]);
     // Two rules and three messages, at whatever number of interfaces.
-    let found = |steps| essential::warnings(&lists, &configuration.interfaces, steps);
+    let found = |steps| essential::warnings(&lists, (&configuration.interfaces, &[]), steps);
     let texts: Vec<String> = found(6).into_iter().map(|it| it.text).collect();
     assert_eq!(texts.len(), 3, "{texts:?}");
     assert!(texts.iter().all(|text| text.contains("rule rest drops")), "{texts:?}");

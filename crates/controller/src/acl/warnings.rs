@@ -17,17 +17,20 @@ pub(super) const LISTED: usize = 20;
 /// Pairs of rules, and values of their lists, that are compared at most: about a tenth of a second.
 const STEPS: usize = 10_000_000;
 
-/// The warnings about rules and the lists of interfaces.
-pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warning> {
+/// The warnings about rules and the lists of interfaces and of pairs of zones.
+pub(crate) fn warnings(
+    all: &[v1::AclRule],
+    (interfaces, pairs): (&Interfaces, &[v1::ZonePair]),
+) -> Vec<Warning> {
     let mut lists: BTreeMap<&str, Vec<&v1::AclRule>> = BTreeMap::new();
     for rule in all {
         lists.entry(&rule.acl).or_default().push(rule);
     }
-    let sets = sets(interfaces);
+    let sets = sets(interfaces, pairs);
     let mut warnings = empty(&sets, &lists);
     warnings.extend(all.iter().filter_map(without_values).take(LISTED));
     warnings.extend(interfaces.iter().flat_map(unfiltered).take(LISTED));
-    warnings.extend(essential::warnings(&lists, interfaces, essential::STEPS));
+    warnings.extend(essential::warnings(&lists, (interfaces, pairs), essential::STEPS));
     warnings.extend(flow_profiles::warnings(all, LISTED));
     let attached: HashSet<&str> = sets.iter().flatten().copied().collect();
     let alone = lists.keys().filter(|name| !attached.contains(**name)).map(|name| vec![*name]);
@@ -72,10 +75,11 @@ pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warn
     warnings
 }
 
-/// The lists of interfaces in their order, by direction and family, each once.
-fn sets(interfaces: &Interfaces) -> BTreeSet<Vec<&str>> {
+/// The lists of interfaces and pairs in their order, by direction and family, each once.
+fn sets<'a>(interfaces: &'a Interfaces, pairs: &'a [v1::ZonePair]) -> BTreeSet<Vec<&'a str>> {
     let all = interfaces.iter().filter_map(|interface| interface.acls.as_ref());
     let all = all.flat_map(|it| [&it.in4, &it.in6, &it.out4, &it.out6]);
+    let all = all.chain(pairs.iter().flat_map(|it| [&it.acls4, &it.acls6]));
     let names = |set: &'_ Vec<String>| !set.is_empty();
     all.filter(|set| names(set)).map(|set| set.iter().map(String::as_str).collect()).collect()
 }

@@ -118,6 +118,8 @@ pub struct Facts<'a> {
     pub rules: Option<&'a [v1::RuleState]>,
     /// The rules of access lists.
     pub acls: Option<&'a [v1::AclRuleState]>,
+    /// The pairs of zones.
+    pub zone_pairs: Option<&'a v1::ListZonePairsReply>,
     /// Drops by reason.
     pub drops: Option<&'a [v1::DropState]>,
     /// The workers.

@@ -6,11 +6,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stoa_api::v1;
+use stoa_api::zones::ROUTER;
 use stoa_yang::error::{ValidationError, ValidationErrors};
 
 use super::author::{AccessPath, Author, Credential};
 use super::refusal::Refusal;
-use crate::acl::{Packet, evaluate, point_path};
+use crate::acl::{Packet, evaluate, pair_path, point_path};
 use crate::apply::ForwarderConnection;
 use crate::config::management::{self, Action, Https, Management, User};
 use crate::config::{Interfaces, has_address, interface_path};
@@ -185,8 +186,8 @@ fn user(
 
 // ===== the access lists =====
 
-/// The input list that would drop the author's session, at the interface that has the local address. A session that
-/// comes in by another interface, or that lists drop already, is not checked.
+/// The input list that would drop the author's session, at the interface that has the local address, or the pair of its
+/// zone and the router. A session that comes in by another interface, or that lists drop already, is not checked.
 fn access_list(
     path: &AccessPath,
     before: &Configuration,
@@ -197,6 +198,7 @@ fn access_list(
     let of = v1::TestAclRequest {
         interface: interface.name.clone(),
         direction: "in".to_owned(),
+        to_zone: ROUTER.to_owned(),
         protocol: 6,
         // The client's port is another one next time.
         source_port: 49_152,
@@ -218,7 +220,11 @@ fn access_list(
         rule => format!("the rule {rule} of the access list {} drops", decision.acl),
     };
     let cause = format!("{by} packets from {peer} to {local}");
-    Some((format!("{}/ingress", point_path(&interface.name)), cause))
+    let path = match decision.place.starts_with("zones ") {
+        true => pair_path(&interface.zone, ROUTER),
+        false => format!("{}/ingress", point_path(&interface.name)),
+    };
+    Some((path, cause))
 }
 
 // ===== the interface =====

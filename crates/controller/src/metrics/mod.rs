@@ -91,6 +91,7 @@ impl Collector for Scrape {
                 punts: Some(&operational.punts),
                 rules: Some(&operational.rules),
                 acls: Some(&operational.acls),
+                zone_pairs: Some(&operational.zone_pairs),
                 drops: Some(&operational.drops),
                 workers: Some(&operational.workers),
                 ..own

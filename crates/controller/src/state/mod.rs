@@ -104,6 +104,7 @@ pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> 
         punts: request.is(StateSection::Punts).then_some(&operational.punts),
         rules: request.is(StateSection::Rules).then_some(&operational.rules),
         acls: request.is(StateSection::Acls).then_some(&operational.acls),
+        zone_pairs: None,
         drops: request.is(StateSection::Drops).then_some(&operational.drops),
         workers: request.is(StateSection::Workers).then_some(&operational.workers),
     };

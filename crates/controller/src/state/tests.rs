@@ -133,6 +133,7 @@ fn sample() -> OperationalState {
         }),
         rules: Vec::new(),
         acls: Vec::new(),
+        zone_pairs: v1::ListZonePairsReply::default(),
         route_sources: vec![
             (
                 "stoa-routing:fpm",

@@ -91,7 +91,7 @@ fn a_flow_profile_completes_its_rules() {
     let profile = configuration.desired.acl_rules[0].flow_profile.unwrap();
     assert_eq!((profile.tcp_established_s, profile.udp_new_s), (600, 300));
     assert_eq!((profile.tcp_loose, profile.tcp_liberal), (true, false));
-    let warned = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
+    let warned = warnings(&configuration.desired.acl_rules, (&configuration.interfaces, &[]));
     let about = |text: &str| warned.iter().filter(|it| it.text.contains(text)).count();
     assert_eq!(
         about("tcp-established after 600 s (RFC 5382 REQ-5: no less than 7440 s), icmp after 5 s"),
@@ -99,7 +99,7 @@ fn a_flow_profile_completes_its_rules() {
     );
     let long =
         parsed(rule(true), json!({ "name": "quick", "timeouts": { "udp-new": 120 } })).unwrap();
-    let warned = warnings(&long.desired.acl_rules, &long.interfaces);
+    let warned = warnings(&long.desired.acl_rules, (&long.interfaces, &[]));
     assert!(!warned.iter().any(|it| it.text.contains("sooner than")), "{warned:?}");
     let errors = parsed(rule(false), quick).unwrap_err();
     assert!(errors[0].path.ends_with("/actions/stoa-acl:flow-profile"), "{}", errors[0].path);

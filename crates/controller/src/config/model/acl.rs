@@ -11,6 +11,38 @@ pub struct Acls {
     pub flow_profile: Vec<FlowProfile>,
     #[serde(rename = "stoa-acl:defined-sets")]
     pub defined_sets: DefinedSets,
+    #[serde(rename = "stoa-acl:zones")]
+    pub zones: Zones,
+    #[serde(rename = "stoa-acl:zone-pairs")]
+    pub zone_pairs: ZonePairs,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Zones {
+    pub zone: Vec<Zone>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Zone {
+    pub name: String,
+    #[serde(default)]
+    pub interface: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct ZonePairs {
+    pub zone_pair: Vec<ZonePair>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ZonePair {
+    pub from: String,
+    pub to: String,
+    #[serde(default)]
+    pub acl_sets: AclSets,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -101,6 +101,33 @@ fn losing_the_session_to_an_access_list_is_refused() {
 }
 
 #[test]
+fn losing_the_session_to_a_pair_of_zones_is_refused() {
+    let with = |from: &str, port: u16| {
+        paths("ann", Some(Credential::Password), |all| {
+            let module = "ietf-access-control-list";
+            all[format!("{module}:acls")] = json!({
+                "acl": [{ "name": "edge", "aces": { "ace": [{
+                    "name": "noc",
+                    "matches": { "tcp": { "destination-port": { "port": port } } },
+                    "actions": { "forwarding": format!("{module}:accept") },
+                }] } }],
+                "stoa-acl:zones": { "zone": [
+                    { "name": "inside", "interface": ["lan"] }, { "name": "outside", "interface": ["wan"] },
+                ] },
+                "stoa-acl:zone-pairs": { "zone-pair": [
+                    { "from": from, "to": "router", "acl-sets": { "acl-set": [{ "name": "edge" }] } },
+                ] },
+            });
+        })
+    };
+    assert_eq!(with("inside", 8443), [""; 0]);
+    assert_eq!(with("outside", 22), [""; 0], "a pair of another zone");
+    let pair =
+        "/ietf-access-control-list:acls/stoa-acl:zone-pairs/zone-pair[from='inside'][to='router']";
+    assert_eq!(with("inside", 22), [pair]);
+}
+
+#[test]
 fn losing_the_user_or_the_credential_is_refused() {
     let of_user = |credential, change: fn(&mut Value)| {
         paths("ann", Some(credential), |all| change(&mut all["stoa-management:management"]["user"]))

@@ -62,7 +62,10 @@ const TEXT: &str = r#"{
     "stoa-acl:defined-sets": {"port-sets": {"port-set": [
       {"name": "dns", "include": ["more"]}, {"name": "more", "port": [53]}]}},
     "attachment-points": {"interface": [{"interface-id": "lan",
-      "ingress": {"acl-sets": {"acl-set": [{"name": "edge"}]}}}]}},
+      "ingress": {"acl-sets": {"acl-set": [{"name": "edge"}]}}}]},
+    "stoa-acl:zones": {"zone": [{"name": "inside", "interface": ["lan"]}]},
+    "stoa-acl:zone-pairs": {"zone-pair": [{"from": "inside", "to": "router",
+      "acl-sets": {"acl-set": [{"name": "edge"}]}}]}},
   "ietf-routing:routing": {
     "stoa-policy:policy": {"rule": [{"vrf": "default", "address-family": "ipv4", "priority": 100,
       "match": {"interface": "wan"}, "table": "red"}]},

@@ -1,0 +1,187 @@
+//! What a commit warns about: pairs of zones that keep from the router what its interfaces run.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use stoa_api::text::ip;
+use stoa_api::v1;
+use stoa_api::zones::ROUTER;
+use stoa_wire::protocol::{TCP, UDP, VRRP};
+use stoa_wire::vrrp;
+
+use super::paths::pair_path;
+use super::walk::{Packet, matches};
+use super::warnings::LISTED;
+use crate::config::Interfaces;
+use crate::config::route_sources::RouteSourceConfig;
+use crate::warning::Warning;
+
+/// Comparisons of a rule with a packet, at most: some hundredths of a second.
+const STEPS: usize = 1_000_000;
+
+/// The protocol number of OSPF.
+const OSPF: u8 = 89;
+
+/// Something that an interface receives.
+struct Needed {
+    /// Any of these packets; of several, one that passes suffices. The sender may be another one.
+    packets: Vec<Packet>,
+    /// "BFD of 192.0.2.1", "VRRP".
+    name: String,
+    /// What happens without it.
+    loss: &'static str,
+    /// What to accept.
+    fix: &'static str,
+    /// Whether the sender is known.
+    is_sender_known: bool,
+}
+
+fn packet(source: IpAddr, destination: IpAddr, (protocol, ports): (u8, (u32, u32))) -> Packet {
+    let of = v1::TestAclRequest {
+        protocol: protocol.into(),
+        source_port: ports.0,
+        destination_port: ports.1,
+        tcp_flags: 2,
+        hop_limit: 255,
+        ..v1::TestAclRequest::default()
+    };
+    Packet { source, destination, of }
+}
+
+/// An address of the interface of the family of another one, or that one.
+fn own(interface: &v1::Interface, other: IpAddr) -> IpAddr {
+    let family = if other.is_ipv4() { &interface.ip4 } else { &interface.ip6 };
+    let mut addresses = family.iter().flat_map(|it| &it.addresses);
+    addresses.find_map(|it| ip(&it.address)).unwrap_or(other)
+}
+
+/// What an interface runs that others send to.
+fn needs(interface: &v1::Interface, sources: &[RouteSourceConfig]) -> Vec<Needed> {
+    let mut needs = Vec::new();
+    for peer in interface.bfd.iter().filter_map(|session| ip(&session.address)) {
+        needs.push(Needed {
+            packets: vec![packet(peer, own(interface, peer), (UDP, (49_152, 3784)))],
+            name: format!("BFD of {peer}"),
+            loss: "the session goes down",
+            fix: "UDP port 3784",
+            is_sender_known: true,
+        });
+    }
+    let any4 = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
+    let any6 = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
+    let groups: [(_, _, IpAddr); 2] =
+        [(&interface.ip4, any4, vrrp::GROUP4.into()), (&interface.ip6, any6, vrrp::GROUP6.into())];
+    for (family, sender, group) in groups {
+        if family.as_ref().is_some_and(|it| it.enabled && !it.virtual_routers.is_empty()) {
+            needs.push(Needed {
+                packets: vec![packet(sender, group, (VRRP, (0, 0)))],
+                name: format!("VRRP of IPv{}", if sender.is_ipv4() { 4 } else { 6 }),
+                loss: "several routers become master",
+                fix: "protocol 112",
+                is_sender_known: false,
+            });
+        }
+    }
+    let Some(host) = &interface.host_interface else { return needs };
+    if let Some(daemon) = sources.iter().find(|it| it.netns == host.netns) {
+        let of = |sender: IpAddr| {
+            let to = own(interface, sender);
+            [packet(sender, to, (TCP, (49_152, 179))), packet(sender, to, (OSPF, (0, 0)))]
+        };
+        needs.push(Needed {
+            packets: [of(any4), of(any6)].concat(),
+            name: format!("BGP or OSPF for route source {}", daemon.source.name),
+            loss: "its daemon hears no neighbor here",
+            fix: "TCP port 179 or protocol 89",
+            is_sender_known: false,
+        });
+    }
+    let four = interface.ip4.as_ref();
+    if four.is_some_and(|it| it.enabled && it.addresses.is_empty()) {
+        needs.push(Needed {
+            packets: vec![packet(any4, Ipv4Addr::BROADCAST.into(), (UDP, (67, 68)))],
+            name: "answers of DHCP servers".to_owned(),
+            loss: "Linux gets no address on its host interface",
+            fix: "UDP from port 67 to port 68",
+            is_sender_known: false,
+        });
+    }
+    needs
+}
+
+/// Whether rules accept a packet, of somebody at least if the sender is not known.
+fn accept(rules: &[&v1::AclRule], packet: &Packet, is_sender_known: bool) -> bool {
+    let decides = |rule: &&&v1::AclRule| {
+        if is_sender_known || rule.sources.is_empty() {
+            return matches(rule, packet);
+        }
+        let of_any = v1::AclRule { sources: Vec::new(), ..(**rule).clone() };
+        rule.action() == v1::AclAction::AclAccept && matches(&of_any, packet)
+    };
+    rules.iter().find(decides).is_some_and(|rule| rule.action() == v1::AclAction::AclAccept)
+}
+
+/// The warnings about pairs to the router.
+pub(crate) fn zone_warnings(
+    desired: &v1::Desired,
+    interfaces: &Interfaces,
+    sources: &[RouteSourceConfig],
+) -> Vec<Warning> {
+    let to_router = desired.zone_pairs.iter().filter(|pair| pair.to == ROUTER);
+    let pairs: BTreeMap<&str, &v1::ZonePair> =
+        to_router.map(|pair| (pair.from.as_str(), pair)).collect();
+    let (mut warnings, mut steps) = (Vec::new(), STEPS);
+    if pairs.is_empty() {
+        return warnings;
+    }
+    let mut lists: BTreeMap<&str, Vec<&v1::AclRule>> = BTreeMap::new();
+    for rule in &desired.acl_rules {
+        lists.entry(&rule.acl).or_default().push(rule);
+    }
+    for interface in interfaces.iter() {
+        let Some(pair) = pairs.get(interface.zone.as_str()) else { continue };
+        let rules_of = |acls: &[String]| -> Vec<&v1::AclRule> {
+            acls.iter().filter_map(|acl| lists.get(acl.as_str())).flatten().copied().collect()
+        };
+        let (four, six) = (rules_of(&pair.acls4), rules_of(&pair.acls6));
+        for needed in needs(interface, sources) {
+            let of = |packet: &Packet| if packet.source.is_ipv4() { &four } else { &six };
+            let value_count =
+                |rule: &&v1::AclRule| 1 + rule.sources.len() + rule.destinations.len();
+            let costs = needed.packets.iter().flat_map(|packet| of(packet).iter().map(value_count));
+            let cost: usize = costs.sum();
+            let Some(left) = steps.checked_sub(cost) else {
+                warnings.push(incomplete(pair, &interface.name));
+                return warnings;
+            };
+            steps = left;
+            let passes = |packet: &Packet| accept(of(packet), packet, needed.is_sender_known);
+            if !needed.packets.iter().any(passes) {
+                warnings.push(warning(&needed, pair, &interface.name));
+            }
+            if warnings.len() == LISTED {
+                return warnings;
+            }
+        }
+    }
+    warnings
+}
+
+fn warning(needed: &Needed, pair: &v1::ZonePair, interface: &str) -> Warning {
+    let (Needed { name, loss, fix, .. }, v1::ZonePair { from, to, .. }) = (needed, pair);
+    Warning {
+        text: format!(
+            "zones {from} to {to}: no rule accepts {name} at interface {interface}: {loss}; accept {fix}"
+        ),
+        nodes: vec![pair_path(from, to)],
+    }
+}
+
+fn incomplete(pair: &v1::ZonePair, interface: &str) -> Warning {
+    let v1::ZonePair { from, to, .. } = pair;
+    let text = format!(
+        "zones {from} to {to}: the rules are too many to find all that interfaces run and do not receive: interface \
+         {interface} and later ones were not compared"
+    );
+    Warning { text, nodes: vec![pair_path(from, to)] }
+}

@@ -1,0 +1,209 @@
+//! Zones and pairs of a configuration, decisions about packets between them, and what a commit warns about.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::acl::{Decision, Packet, evaluate};
+use crate::configuration::Configuration;
+
+const MODULE: &str = "ietf-access-control-list";
+
+/// A list without a type, with rules for TCP ports that accept.
+fn list(name: &str, ports: &[u16]) -> Value {
+    let ace = |port: &u16| {
+        json!({
+            "name": port.to_string(),
+            "matches": { "tcp": { "destination-port": { "port": port } } },
+            "actions": { "forwarding": format!("{MODULE}:accept") },
+        })
+    };
+    json!({ "name": name, "aces": { "ace": ports.iter().map(ace).collect::<Vec<_>>() } })
+}
+
+/// lan and wan in zones of these names, dmz in none. Each pair has one list.
+fn whole(pairs: &[(&str, &str, &str)]) -> Value {
+    let interface = |name: &&str| {
+        json!({
+            "name": name, "type": "iana-if-type:ethernetCsmacd",
+            "stoa-interfaces:port": { "null": {} }, "ietf-ip:ipv4": {}, "ietf-ip:ipv6": {},
+        })
+    };
+    let interfaces: Vec<Value> = ["lan", "wan", "dmz"].iter().map(interface).collect();
+    let pair = |(from, to, acl): &(&str, &str, &str)| json!({ "from": from, "to": to, "acl-sets": { "acl-set": [{ "name": acl }] } });
+    json!({
+        "ietf-interfaces:interfaces": { "interface": interfaces },
+        "ietf-access-control-list:acls": {
+            "acl": [list("web", &[80]), list("ssh", &[22])],
+            "stoa-acl:zones": { "zone": [
+                { "name": "inside", "interface": ["lan"] },
+                { "name": "outside", "interface": ["wan"] },
+            ] },
+            "stoa-acl:zone-pairs": { "zone-pair": pairs.iter().map(pair).collect::<Vec<_>>() },
+        },
+    })
+}
+
+fn parsed(value: &Value) -> Result<Configuration, Vec<(String, String)>> {
+    let parsed = Configuration::parse(Path::new("test"), value.to_string());
+    parsed.map_err(|errors| errors.into_iter().map(|it| (it.path, it.cause)).collect())
+}
+
+fn zones_of(value: &mut Value) -> &mut Value {
+    &mut value["ietf-access-control-list:acls"]["stoa-acl:zones"]["zone"]
+}
+
+#[test]
+fn interfaces_get_their_zones_and_pairs_their_lists() {
+    let mut value = whole(&[("inside", "outside", "web"), ("inside", "router", "ssh")]);
+    let six = format!("{MODULE}:ipv6-acl-type");
+    value["ietf-access-control-list:acls"]["acl"][1]["type"] = json!(six);
+    let configuration = parsed(&value).unwrap();
+    let zone = |name: &str| configuration.interfaces.named(name).unwrap().zone.clone();
+    assert_eq!(["lan", "wan", "dmz"].map(zone), ["inside", "outside", ""]);
+    let pairs: Vec<_> = configuration
+        .desired
+        .zone_pairs
+        .iter()
+        .map(|it| (it.from.as_str(), it.to.as_str(), it.acls4.len(), it.acls6.len()))
+        .collect();
+    assert_eq!(pairs, [("inside", "outside", 1, 1), ("inside", "router", 0, 1)]);
+}
+
+#[test]
+fn wrong_zones_are_refused_with_their_paths() {
+    let zone = "/ietf-access-control-list:acls/stoa-acl:zones/zone";
+    let errors = |change: fn(&mut Value)| {
+        let mut value = whole(&[("inside", "outside", "web")]);
+        change(&mut value);
+        parsed(&value).unwrap_err()
+    };
+    let twice = errors(|it| zones_of(it)[1]["interface"] = json!(["wan", "lan"]));
+    assert_eq!(twice[0].0, format!("{zone}[name='outside']/interface[.='lan']"));
+    assert!(twice[0].1.contains("\"inside\""), "{twice:?}");
+    let many = errors(|it| {
+        let zones = (0..64).map(|at| json!({ "name": at.to_string() }));
+        zones_of(it).as_array_mut().unwrap().extend(zones);
+    });
+    assert!(many[0].1.contains("66 zones are more than 64"), "{many:?}");
+    let crossed = errors(|it| {
+        let all = &mut it["ietf-interfaces:interfaces"]["interface"];
+        for (at, other) in [(0, "wan"), (1, "lan")] {
+            let name = all[at]["name"].clone();
+            all[at] = json!({
+                "name": name, "type": "iana-if-type:ethernetCsmacd",
+                "stoa-interfaces:port": { "null": {} }, "stoa-interfaces:cross-connect": other,
+            });
+        }
+    });
+    assert!(crossed.iter().any(|(_, cause)| cause.contains("cross-connected")), "{crossed:?}");
+    // What YANG refuses.
+    let router = errors(|it| zones_of(it)[1] = json!({ "name": "router", "interface": ["wan"] }));
+    assert!(router.iter().any(|(_, cause)| cause.contains("router itself")), "{router:?}");
+    let pair = |from: &str, to: &str| {
+        let found = parsed(&whole(&[(from, to, "web")]));
+        found.map(drop).map_err(|errors| errors.len())
+    };
+    assert_eq!(pair("inside", "inside"), Err(1));
+    assert_eq!(pair("router", "inside"), Ok(()));
+    assert!(pair("inside", "elsewhere").is_err());
+}
+
+fn decision(configuration: &Configuration, port: u32, of: v1::TestAclRequest) -> Decision {
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let of = v1::TestAclRequest { protocol: 6, destination_port: port, ..of };
+    let packet = Packet { source: address("10.1.0.1"), destination: address("192.0.2.1"), of };
+    evaluate(configuration, &packet).unwrap()
+}
+
+#[test]
+fn decisions_follow_a_packet_through_the_router() {
+    let mut value = whole(&[("inside", "outside", "web"), ("inside", "router", "ssh")]);
+    let acls = &mut value["ietf-access-control-list:acls"];
+    acls["acl"].as_array_mut().unwrap().push(list("both", &[80, 443]));
+    let point = json!([{ "interface-id": "lan", "ingress": { "acl-sets": { "acl-set": [{ "name": "both" }] } } }]);
+    acls["attachment-points"] = json!({ "interface": point });
+    let configuration = parsed(&value).unwrap();
+    let through = |interface: &str, output: &str| v1::TestAclRequest {
+        interface: interface.into(),
+        direction: "in".into(),
+        output: output.into(),
+        ..v1::TestAclRequest::default()
+    };
+    let found = |port, of| {
+        let decision = decision(&configuration, port, of);
+        (decision.action, decision.rule, decision.place)
+    };
+    let expected = |action: &str, rule: &str, place: &str| {
+        (action.to_owned(), rule.to_owned(), place.to_owned())
+    };
+    let pair = "zones inside to outside";
+    assert_eq!(found(80, through("lan", "wan")), expected("accept", "80", pair));
+    assert_eq!(found(443, through("lan", "wan")), expected("drop", "", pair));
+    assert_eq!(found(25, through("lan", "wan")), expected("drop", "", "input of lan"));
+    assert_eq!(found(80, through("wan", "lan")), expected("drop", "", "zones outside to inside"));
+    assert_eq!(found(80, through("lan", "dmz")), expected("drop", "", "zones inside to none"));
+    assert_eq!(found(80, through("dmz", "dmz")).0, "accept");
+    let zones = |from: &str, to: &str| v1::TestAclRequest {
+        from_zone: from.into(),
+        to_zone: to.into(),
+        ..v1::TestAclRequest::default()
+    };
+    assert_eq!(
+        found(22, zones("inside", "router")),
+        expected("accept", "22", "zones inside to router")
+    );
+    assert_eq!(found(80, zones("inside", "router")).0, "drop");
+    assert_eq!(found(80, zones("outside", "router")).0, "accept", "no pair names them");
+    let reason = decision(&configuration, 80, zones("outside", "inside")).reason;
+    assert_eq!(reason, "there is no pair of these zones");
+    let unknown = zones("inside", "nowhere");
+    let packet =
+        |of| Packet { source: [10, 0, 0, 1].into(), destination: [10, 0, 0, 2].into(), of };
+    assert!(evaluate(&configuration, &packet(unknown)).unwrap_err().contains("nowhere"));
+    assert!(evaluate(&configuration, &packet(v1::TestAclRequest::default())).is_err());
+}
+
+#[test]
+fn a_commit_warns_of_what_the_router_does_not_get() {
+    let with = |pairs: &[(&str, &str, &str)], change: fn(&mut Value)| -> Vec<String> {
+        let mut value = whole(pairs);
+        change(&mut value);
+        parsed(&value).unwrap().warnings().into_iter().map(|it| it.text).collect()
+    };
+    let bfd = |value: &mut Value| {
+        let lan = &mut value["ietf-interfaces:interfaces"]["interface"][0];
+        lan["stoa-bfd:bfd"] = json!({ "session": [{ "dest-addr": "192.0.2.9" }] });
+        lan["ietf-ip:ipv4"] = json!({ "address": [{ "ip": "192.0.2.1", "prefix-length": 24 }] });
+    };
+    assert_eq!(
+        with(&[("inside", "router", "ssh")], bfd),
+        [
+            "zones inside to router: no rule accepts BFD of 192.0.2.9 at interface lan: the session goes down; accept UDP \
+          port 3784"
+        ]
+    );
+    // Not without a pair to the router, nor for interfaces of other zones.
+    assert_eq!(with(&[("inside", "outside", "ssh")], bfd), [""; 0]);
+    assert_eq!(with(&[("outside", "router", "ssh")], bfd), [""; 0]);
+    let accepted = |value: &mut Value| {
+        let lan = &mut value["ietf-interfaces:interfaces"]["interface"][0];
+        lan["stoa-bfd:bfd"] = json!({ "session": [{ "dest-addr": "192.0.2.9" }] });
+        lan["ietf-ip:ipv4"] = json!({ "address": [{ "ip": "192.0.2.1", "prefix-length": 24 }] });
+        value["ietf-access-control-list:acls"]["acl"][1]["aces"]["ace"][0]["matches"] =
+            json!({ "udp": { "destination-port": { "port": 3784 } } });
+    };
+    assert_eq!(with(&[("inside", "router", "ssh")], accepted), [""; 0]);
+    // A rule that drops what paths need is named with the pair.
+    let drops = |value: &mut Value| {
+        value["ietf-access-control-list:acls"]["acl"][0]["aces"]["ace"] = json!([{
+            "name": "rest", "actions": { "forwarding": format!("{MODULE}:drop") },
+        }]);
+        value["ietf-access-control-list:acls"]["acl"][0]["type"] =
+            json!(format!("{MODULE}:ipv4-acl-type"));
+    };
+    let found = with(&[("inside", "outside", "web")], drops);
+    assert!(found.len() == 1 && found[0].contains("at zones inside to outside"), "{found:?}");
+}
