@@ -22,6 +22,9 @@ use crate::show;
       --protocol tcp --destination-port 80
   stoa acl test --interface wan --direction in --source 2001:db8::9 --destination 2001:db8:1::2 \\
       --protocol icmp --icmp-type 128 --candidate
+  stoa acl test --interface lan --output wan --source 10.0.0.2 --destination 203.0.113.9 \\
+      --protocol tcp --destination-port 443  On its whole way: lists of both interfaces and of their zones
+  stoa acl test --from-zone lan --to-zone router ...   Between zones; router is the router itself
   stoa acl test ... --candidate new.json     In the configuration of a file; needs no running router
 
 `stoa show acl` shows the rules with their hits.")]
@@ -51,11 +54,20 @@ enum Part {
 #[derive(Debug, clap::Args)]
 struct Test {
     /// The interface that receives or sends the packet
-    #[arg(long, value_name = "NAME")]
-    interface: String,
-    /// Received (in) or sent (out)
-    #[arg(long, value_enum)]
-    direction: Direction,
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["from_zone", "to_zone"])]
+    interface: Option<String>,
+    /// Received (in) or sent (out) [default: in, if a zone or the output is named]
+    #[arg(long, value_enum, required_unless_present_any = ["output", "from_zone", "to_zone"])]
+    direction: Option<Direction>,
+    /// The interface that sends the packet, which the other one receives: the pair of their zones decides, too
+    #[arg(long, value_name = "NAME", requires = "interface")]
+    output: Option<String>,
+    /// The zone that the packet comes from [default: that of the receiving interface]
+    #[arg(long, value_name = "ZONE")]
+    from_zone: Option<String>,
+    /// The zone that the packet goes to [default: that of the sending interface]
+    #[arg(long, value_name = "ZONE")]
+    to_zone: Option<String>,
     /// Source address
     #[arg(long, value_name = "ADDRESS")]
     source: IpAddr,
@@ -142,9 +154,12 @@ impl Test {
         let echo = if is_ip4 { 8 } else { 128 };
         Ok(TestAclRequest {
             candidate: self.candidate.is_some(),
-            interface: self.interface.clone(),
-            direction: if matches!(self.direction, Direction::In) { "in" } else { "out" }
+            interface: self.interface.clone().unwrap_or_default(),
+            direction: if matches!(self.direction, Some(Direction::Out)) { "out" } else { "in" }
                 .to_owned(),
+            output: self.output.clone().unwrap_or_default(),
+            from_zone: self.from_zone.clone().unwrap_or_default(),
+            to_zone: self.to_zone.clone().unwrap_or_default(),
             source: ip_bytes(self.source),
             destination: ip_bytes(self.destination),
             protocol,
@@ -184,10 +199,11 @@ impl Test {
 
 fn text(reply: &TestAclReply) -> String {
     let mut lines = Vec::new();
+    let at = if reply.place.is_empty() { String::new() } else { format!(" at {}", reply.place) };
     match reply.rule.as_str() {
-        "" => lines.push(format!("{}: {}", reply.action, reply.reason)),
+        "" => lines.push(format!("{}{at}: {}", reply.action, reply.reason)),
         rule => {
-            lines.push(format!("{} by rule {rule} of access list {}", reply.action, reply.acl));
+            lines.push(format!("{} by rule {rule} of access list {}{at}", reply.action, reply.acl));
             lines.push(format!("  {}", reply.reason));
             let flow = "  it begins a flow, whose other packets pass without a rule";
             lines.extend(reply.stateful.then(|| flow.to_owned()));
@@ -221,6 +237,7 @@ fn to_json(reply: &TestAclReply) -> String {
         "acl": named(&reply.acl),
         "rule": named(&reply.rule),
         "reason": reply.reason,
+        "place": named(&reply.place),
         "stateful": reply.stateful,
         "has_flows": reply.has_flows,
         "passed": passed,

@@ -17,6 +17,7 @@ use crate::show::neighbors::Selection;
 use crate::show::{
     acl, bfd, clock, configuration, conservation, drops, flows, interface, interfaces, limits, log,
     metrics, neighbors, nodes, punts, route_sources, rules, state, tables, version, vrrp, workers,
+    zones,
 };
 use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
 
@@ -96,6 +97,8 @@ enum Topic {
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
+    /// Zones: their interfaces, what passes between them, and what no rule accepts
+    Zones,
     /// Flows that stateful rules have admitted, those with the most bytes first
     Flows {
         #[command(flatten)]
@@ -247,6 +250,7 @@ async fn show_once(
         Topic::Audit => tables::show(client, json, out).await,
         Topic::Rules => rules::show(client, json, out).await,
         Topic::Acl { name } => acl::show(client, name.as_deref(), json, out).await,
+        Topic::Zones => zones::show(client, json, out).await,
         Topic::Flows { selection } => flows::show(client, selection, json, out).await,
         Topic::Neighbors { interface } => {
             let selection = Selection { family: 0, interface: interface.as_deref() };

@@ -29,6 +29,7 @@ pub mod users;
 pub mod version;
 pub mod vrrp;
 pub mod workers;
+pub mod zones;
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};

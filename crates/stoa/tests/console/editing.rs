@@ -110,6 +110,30 @@ fn access_lists_are_typed_as_usual() {
 }
 
 #[test]
+fn zones_are_configured_shown_and_asked() {
+    let router = Router::start();
+    let shown = router.types(&[
+        "configure",
+        "set acls acl ssh aces ace ssh matches tcp destination-port port ssh",
+        "set acls acl ssh aces ace ssh actions forwarding accept",
+        "set acls zones zone inside interface lan",
+        "set acls zone-pairs zone-pair inside router acl-sets acl-set ssh",
+        "commit",
+        "exit",
+        "show zones",
+        "acl test from-zone inside to-zone router source 192.0.2.1 destination 10.2.0.2 protocol tcp \
+         destination-port 22",
+    ]);
+    for line in [
+        "none: packets are dropped",
+        "accept by rule ssh of access list ssh at zones inside to router",
+    ] {
+        assert!(shown.contains(line), "{line} in\n{shown}");
+    }
+    assert!(router.fails(&["configure", "zone"]).contains("use `edit acls zones zone NAME`"));
+}
+
+#[test]
 fn rules_are_placed_and_come_back_to_their_place() {
     let router = Router::start();
     let rule = |name: &str| format!("set acls acl edge aces ace {name} actions forwarding drop");
