@@ -62,7 +62,8 @@ fn curl(host: &Host, address: &str, port: u16) -> Result<Option<i32>> {
     Ok(host.command(Tool::CURL)?.args(arguments).run()?.status.code())
 }
 
-fn serve(host: &Host, port: u16) -> Result<Background> {
+/// A web server on a host.
+pub fn serve(host: &Host, port: u16) -> Result<Background> {
     let program = "import http.server, socket, sys\n\
         class Server(http.server.ThreadingHTTPServer):\n    address_family = socket.AF_INET6\n\
         server = Server(('::', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)\n\

@@ -65,3 +65,4 @@ mod vrf;
 mod vrrp;
 mod warm_restart;
 mod web;
+mod zones;
