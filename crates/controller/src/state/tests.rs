@@ -70,6 +70,7 @@ fn sample() -> OperationalState {
         next_hop: gateway.to_vec(),
         weight: 3,
     };
+    let wan = || path("wan", &[192, 0, 2, 9]);
     let paths = |paths: Vec<v1::Path>| v1::route::Action::Paths(v1::Paths { paths });
     let special = v1::route::Action::Special(v1::Special::Local.into());
     let route = |third: u8, action: v1::route::Action, state: &str| v1::RouteState {
@@ -103,12 +104,8 @@ fn sample() -> OperationalState {
             table: Table { vrf: String::new(), family: 4 },
             listed: vec![
                 route(0, special, "active"),
-                route(1, paths(vec![path("wan", &[192, 0, 2, 9])]), "next hop unresolved"),
-                route(
-                    2,
-                    paths(vec![path("wan", &[192, 0, 2, 9]), path("wan.5", &[])]),
-                    "partly active",
-                ),
+                route(1, paths(vec![wan()]), "next hop unresolved"),
+                route(2, paths(vec![wan(), path("wan.5", &[])]), "partly active"),
                 route(3, paths(vec![]), "inactive"),
                 v1::RouteState {
                     route_source: "zebra".into(),

@@ -1,8 +1,8 @@
 //! `ip4-acl-input`, `ip6-acl-input`, `ip4-acl-output`, `ip6-acl-output`: apply the access lists of the interface that
 //! has received or that sends a packet.
 //!
-//! Output lists see forwarded packets only: the router's own replies, errors and hellos pass. The nodes of zones are the
-//! same ones, with other classifiers ([`super::zones`]).
+//! Output lists see forwarded packets only: the router's own replies, errors and hellos pass. The nodes of zones are
+//! the same ones, with other classifiers ([`super::zones`]).
 
 use std::sync::Arc;
 

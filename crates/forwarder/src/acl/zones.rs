@@ -1,5 +1,5 @@
-//! Zones of interfaces: `ip4-zone-output` and `ip6-zone-output` decide about packets from one zone to another, and about
-//! those of the router itself; `ip4-zone-local` and `ip6-zone-local` about packets to the router.
+//! Zones of interfaces: `ip4-zone-output` and `ip6-zone-output` decide about packets from one zone to another, and
+//! about those of the router itself; `ip4-zone-local` and `ip6-zone-local` about packets to the router.
 //!
 //! The argument of these features at an interface is the number of its zone. A matrix has what decides between two
 //! numbers: nothing, or a pair with the lists of both families. What the router sends meets the output features, too:
