@@ -27,7 +27,9 @@ use super::{Classifier, Policy, TRACK};
 use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
-use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, about, fits};
+use crate::flow::tracker::{
+    FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, about, fits,
+};
 use crate::shared::Shared;
 pub(super) use settle::{is_first, settle_all};
 
@@ -37,6 +39,8 @@ pub(super) struct Tracking {
     contexts: Column<u32>,
     /// The flow of each lane that rules judge anew.
     known: Box<[Match; VECTOR]>,
+    /// All bits of lanes that pass because their flow goes on as it did, and none of others.
+    steady: Column<u16>,
     /// Which lanes belong to a flow that rules judge by how it began.
     is_anew: Box<[bool; VECTOR]>,
     /// Lanes whose flow another worker owns, with its number.
@@ -52,6 +56,7 @@ impl Tracking {
             ports: Column::of(0),
             contexts: Column::of(0),
             known: Box::new([Match::NONE; VECTOR]),
+            steady: Column::of(0),
             is_anew: Box::new([false; VECTOR]),
             foreign: Vec::with_capacity(VECTOR),
             later: LaneSet::first_of(0),
@@ -160,8 +165,10 @@ impl<F: Family> AclNode<F> {
         }
         fields::of(self.shared.kernel, vector, self.place.packets);
         self.look_up(side.reader(), vector);
+        let of = Steady { now: self.tracking.now, epoch: policy.epoch, is_alone };
+        let left = self.pass_steady(side, vector, of);
         let mut is_any = false;
-        for lane in 0..lanes {
+        for lane in left.iter() {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);
             let Some(id) = known.id() else {
                 if self.is_about_a_flow(side, vector, lane) {
@@ -190,6 +197,35 @@ impl<F: Family> AclNode<F> {
             self.ids[lane] = 0;
         }
         is_any
+    }
+
+    /// Has lanes pass whose flow goes on as it did; returns the others.
+    #[inline]
+    fn pass_steady(&mut self, side: &mut Side, vector: &mut Vector, of: Steady) -> LaneSet {
+        const PASSED: u16 = flags::TRACKED | flags::ADMITTED;
+        let (lanes, mut left) = (vector.len(), LaneSet::first_of(0));
+        let Some(fields) = vector.known_fields() else { return LaneSet::first_of(lanes) };
+        let Tracking { known, steady, .. } = &mut self.tracking;
+        let columns = fields.kind[..lanes].iter().zip(&fields.place[..lanes]);
+        let own = known[..lanes].iter_mut().zip(&mut steady[..lanes]);
+        for (lane, ((kind, place), (known, steady))) in columns.zip(own).enumerate() {
+            let fields = (Kind(*kind), fields::Place(*place));
+            let seen = || Seen { bytes: vector.bytes(lane), kind: fields.0, place: fields.1 };
+            *steady = if side.pass_steady(*known, fields, of, seen) {
+                *known = Match::NONE;
+                u16::MAX
+            } else {
+                left.insert(lane);
+                0
+            };
+        }
+        for (flags, steady) in vector.flags[..lanes].iter_mut().zip(&steady[..lanes]) {
+            *flags |= PASSED & steady;
+        }
+        for (id, steady) in self.ids[..lanes].iter_mut().zip(&steady[..lanes]) {
+            *id = if *steady == 0 { *id } else { 0 };
+        }
+        left
     }
 
     /// Whether a lane is an ICMP error about a packet of a flow. It changes nothing, so that any worker may ask.
@@ -232,12 +268,19 @@ impl<F: Family> AclNode<F> {
         let (lanes, Some(fields)) = (vector.len(), vector.known_fields()) else { return };
         let Tracking { ports, contexts, known, later, .. } = &mut self.tracking;
         let mut kinds = 0;
-        for lane in 0..lanes {
-            let kind = Kind(fields.kind[lane]);
+        // Most lanes were received by the interface of the lane before.
+        let (mut interface, mut vrf) = (u32::MAX, 0);
+        let columns = fields.kind[..lanes].iter().zip(&fields.ports[..lanes]);
+        let own = ports[..lanes].iter_mut().zip(&mut contexts[..lanes]);
+        let columns = columns.zip(&vector.rx_if[..lanes]).zip(own);
+        for (((kind, of_packet), rx_if), (ports, context)) in columns {
+            let kind = Kind(*kind);
             kinds |= kind.0;
-            let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
-            ports[lane] = kind.flow_ports(fields.ports[lane]);
-            contexts[lane] = u32::from(kind.protocol()) << 16 | u32::from(vrf);
+            if *rx_if != interface {
+                (interface, vrf) = (*rx_if, flow_vrf(self.shared.attributes.vrf_of(*rx_if)));
+            }
+            *ports = kind.flow_ports(*of_packet);
+            *context = u32::from(kind.protocol()) << 16 | u32::from(vrf);
         }
         if kinds & Kind::LATER != 0 {
             let is_later = |lane: &usize| fields.kind[*lane] & Kind::LATER != 0;

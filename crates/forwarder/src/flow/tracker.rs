@@ -6,6 +6,7 @@
 mod answer;
 mod pieces;
 mod seen;
+mod steady;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use crate::drops::Drop;
 pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
+pub use steady::Steady;
 pub use verdict::{Admission, SUSPENDED};
 use verdict::{admits_replies, is_paired, is_settled};
 

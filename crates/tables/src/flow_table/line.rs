@@ -181,6 +181,12 @@ impl<'a> FlowEntry<'a> {
         core::array::from_fn(|at| self.line[TCP + at].load(Relaxed))
     }
 
+    /// The first word of [`Self::tcp`].
+    #[inline(always)]
+    pub fn tcp_word(&self) -> u32 {
+        self.line[TCP].load(Relaxed)
+    }
+
     /// Sets the state of TCP.
     #[inline(always)]
     pub(super) fn set_tcp(&self, words: [u32; TCP_WORDS]) {
@@ -205,6 +211,13 @@ impl<'a> FlowEntry<'a> {
     #[inline(always)]
     pub fn flags(&self) -> u8 {
         self.line[VERDICT].load(Relaxed) as u8
+    }
+
+    /// The epoch of the policy by which it was judged, and its flags, of one moment; `None`: it has been removed.
+    #[inline(always)]
+    pub fn judged(&self) -> Option<(u16, u8)> {
+        let word = self.line[VERDICT].load(Relaxed);
+        (word as u8 & LIVE != 0).then_some(((word >> 16) as u16, word as u8))
     }
 
     /// Whether it has not been removed.
