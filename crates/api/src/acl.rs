@@ -4,10 +4,10 @@ use crate::v1;
 
 /// The most entries of the trees of all attached lists. A rule has one for each way to combine a value of each of its
 /// lists: of its prefixes, its protocols and its ranges of ports.
-pub const ENTRIES: usize = 65_536;
+pub const ENTRIES: usize = 262_144;
 
 /// The most prefixes, protocols and ranges of ports of all rules together.
-pub const VALUES: usize = 262_144;
+pub const VALUES: usize = 1_048_576;
 
 /// Protocols that have a name here.
 const PROTOCOLS: [(u32, &str); 9] = [

@@ -30,7 +30,7 @@ use crate::flow::tracker::Admission;
 use log::RuleLog;
 
 /// The most rules of all lists.
-pub const RULES: usize = 4_096;
+pub const RULES: usize = 131_072;
 
 /// The most entries of all classifiers: each has those of its lists, and a rule has one for each way to combine a value
 /// of each of its conditions.

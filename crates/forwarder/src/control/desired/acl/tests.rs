@@ -66,8 +66,8 @@ fn invalid_rules_are_refused() {
         |it| it.sources = vec![v1::Prefix { address: vec![10, 0, 0, 1], length: 8 }],
         |it| {
             it.protocols = vec![17];
-            it.source_ports = vec![v1::PortRange { first: 8, last: 8 }; 257];
-            it.destination_ports = vec![v1::PortRange { first: 8, last: 8 }; 256];
+            it.source_ports = vec![v1::PortRange { first: 8, last: 8 }; 513];
+            it.destination_ports = vec![v1::PortRange { first: 8, last: 8 }; 512];
         },
     ];
     for (at, change) in wrong.into_iter().enumerate() {
