@@ -66,11 +66,17 @@ pub struct Zones {
     width: usize,
     /// By id.
     pairs: Vec<Pair>,
+    /// The id of what is in place of a pair where there is none.
+    unpaired: u32,
 }
 
 impl Zones {
-    /// Of these zones. `between` has the pair from one number to another one.
-    pub fn of<'a>(numbers: &[u8], mut between: impl FnMut(u8, u8) -> Option<&'a Pair>) -> Self {
+    /// Of these zones. `between` has the pair from one number to another one, or `unpaired`.
+    pub fn of<'a>(
+        numbers: &[u8],
+        unpaired: u32,
+        mut between: impl FnMut(u8, u8) -> Option<&'a Pair>,
+    ) -> Self {
         let known: Vec<u8> = [NO_ZONE, ROUTER].iter().chain(numbers).copied().collect();
         let mut rows = [0; 256];
         for (row, number) in (1..).zip(&known) {
@@ -88,7 +94,7 @@ impl Zones {
         }
         pairs.sort_by_key(|pair| pair.id);
         pairs.dedup_by_key(|pair| pair.id);
-        Self { rows, cells, width, pairs }
+        Self { rows, cells, width, pairs, unpaired }
     }
 
     /// The id of the pair from one number to another; 0: all packets pass.
@@ -96,6 +102,15 @@ impl Zones {
     pub fn cell(&self, from: u32, to: u32) -> u32 {
         let row = |number: u32| usize::from(self.rows[number as usize & 255]);
         self.cells.get(row(from) * self.width + row(to)).copied().unwrap_or(UNKNOWN)
+    }
+
+    /// What decides about a packet that a flow has admitted: nothing (0) where a pair of these zones may have begun the
+    /// flow, in either direction. A flow has no zones: its route may change, and senders forge addresses.
+    #[inline(always)]
+    fn of_admitted(&self, from: u32, to: u32) -> u32 {
+        let there = self.cell(from, to);
+        let is_open = there != self.unpaired || self.cell(to, from) != self.unpaired;
+        if is_open { 0 } else { there }
     }
 
     /// The pair with this id; `None`: it was removed.
@@ -147,9 +162,8 @@ impl AccessLists {
 /// What decides about a lane, by the zones of its interfaces.
 #[inline(always)]
 fn pair_of(zones: &Zones, place: Place, (from, to): (u32, u32), lane_flags: u16) -> u32 {
-    // What a flow has admitted passes.
     if lane_flags & flags::ADMITTED != 0 {
-        return 0;
+        return if place.is_to_router() { 0 } else { zones.of_admitted(from, to) };
     }
     let is_own = lane_flags & flags::OWN != 0;
     if place.is_to_router() {
@@ -235,7 +249,7 @@ mod tests {
             unmatched: Arc::new(Hits::new(1)),
         };
         let (there, none) = (pair(9), pair(7));
-        let zones = Zones::of(&[40, 200], |from, to| match (from, to) {
+        let zones = Zones::of(&[40, 200], 7, |from, to| match (from, to) {
             (40, 200) => Some(&there),
             (ROUTER, _) | (_, ROUTER) => None,
             _ => Some(&none),
@@ -247,6 +261,8 @@ mod tests {
             [(40, 40), (no_zone, no_zone), (0, no_zone), (0, 0), (40, router), (router, 0)];
         assert_eq!(passes.map(|(from, to)| zones.cell(from, to)), [0; 6]);
         assert_eq!([zones.cell(41, 40), zones.cell(40, 3)], [UNKNOWN; 2]);
+        let admitted = [(40, 200), (200, 40), (40, no_zone), (200, 200)];
+        assert_eq!(admitted.map(|(from, to)| zones.of_admitted(from, to)), [0, 0, 7, 0]);
         let ids = [7, 8, 9, UNKNOWN].map(|id| zones.pair(id).map(|pair| pair.id));
         assert_eq!(ids, [Some(7), None, Some(9), None]);
     }

@@ -189,6 +189,24 @@ fn output_lists_behind_a_pair_confirm_flows() {
 }
 
 #[test]
+fn a_flow_passes_between_zones_with_a_pair_only() {
+    let setup = list(web(), "out", &[("out", stateful(to_port(53, Action::Accept)))]);
+    let setup = zone(pair(setup, ("lan", "wan"), &["out"]), "north", "guest");
+    let mut lab = Lab::new(&setup);
+    assert_eq!(out(&mut lab, udp_there((5000, 53))), 2);
+    // A host of another zone takes the address of the one that is asked.
+    lab.send("north", udp_back((53, 5000)).map(|packet| packet_from(NORTH.1, &packet)));
+    assert_eq!(lab.take("west").len(), 0);
+    lab.assert_dropped(&[("zone-pair", 2)]);
+    // That ends no flow.
+    assert_eq!(into(&mut lab, udp_back((53, 5000))), 2);
+    assert_eq!(flows(&mut lab).len(), 2);
+    lab.apply(&pair(setup, ("lan", "guest"), &["out"])).unwrap();
+    lab.send("north", udp_back((53, 5000)).map(|packet| packet_from(NORTH.1, &packet)));
+    assert_eq!(lab.take("west").len(), 2);
+}
+
+#[test]
 fn a_first_datagram_in_fragments_passes_its_pair() {
     let mut lab = Lab::new(&open_input());
     for (port, leave) in [(80, 2), (81, 0)] {

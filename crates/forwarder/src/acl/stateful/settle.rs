@@ -277,6 +277,10 @@ fn refused(
     refusal: Refusal,
 ) -> Settled {
     let epoch = task.policy.epoch;
+    if judged.flags & flags::ADMITTED != 0 {
+        // No pair has these zones: the packet is forged, or routes have changed. The flow goes on elsewhere.
+        return Settled::Refused(refusal);
+    }
     if judged.known.is_some() || judged.flags & flags::TRACKED != 0 {
         let found =
             if judged.known.is_some() { Some(judged.known) } else { side.find(&judged.key) };

@@ -119,7 +119,7 @@ impl Capability for AccessListState {
             let acls = &mut state.capabilities.acl;
             acls.is_stale |= acls.attached.remove(&index).is_some();
             acls.outputs.remove(&index);
-            acls.zones.remove_member(index);
+            acls.is_stale |= acls.zones.remove_member(index);
         },
         tick: ForwarderState::write_acl_log,
         limits: |state, limits| {

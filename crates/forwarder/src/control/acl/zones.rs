@@ -69,9 +69,9 @@ impl ZoneState {
         self.replaced.clear();
     }
 
-    /// An interface was removed.
-    pub(super) fn remove_member(&mut self, index: u32) {
-        self.members.remove(&index);
+    /// An interface was removed; whether it was in a zone.
+    pub(super) fn remove_member(&mut self, index: u32) -> bool {
+        self.members.remove(&index).is_some()
     }
 
     /// The sets that pairs have.
@@ -199,7 +199,7 @@ impl AccessListState {
                 pairs.extend(self.compiled_pair(pair, is_new).map(|pair| ((from, to), pair)));
             }
             let numbers: Vec<u8> = zones.numbers.values().copied().collect();
-            Arc::new(Zones::of(&numbers, |from, to| {
+            Arc::new(Zones::of(&numbers, unpaired.id, |from, to| {
                 let otherwise = (from != ROUTER && to != ROUTER).then_some(&unpaired);
                 pairs.get(&(from, to)).or(otherwise)
             }))

@@ -87,7 +87,7 @@ impl ForwarderState {
     pub(in crate::control) fn lose_zone_pairs(&mut self) {
         let acls = &mut self.capabilities.acl;
         let numbers: Vec<u8> = acls.zones.numbers.values().copied().collect();
-        acls.zones.published = Some(Arc::new(Zones::of(&numbers, |_, _| None)));
+        acls.zones.published = Some(Arc::new(Zones::of(&numbers, 0, |_, _| None)));
     }
 
     /// Forgets the zone of an interface, as a fault would: for tests of the audit.
