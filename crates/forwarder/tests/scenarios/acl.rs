@@ -342,8 +342,8 @@ fn too_many_compiled_rules_are_refused_and_nothing_changes() {
         &["edge"],
     );
     let mut lab = Lab::new(&setup);
-    // Two interfaces and families, 5 ports a rule: 80,000 entries. Those in force stay until the new ones are.
-    let ports = |at: u16| (0..5).map(|n| (n * 10_000 + at, n * 10_000 + at)).collect();
+    // Two interfaces and families, 20 ports a rule: 320,000 entries. Those in force stay until the new ones are.
+    let ports = |at: u16| (0..20).map(|n| (n * 3_000 + at, n * 3_000 + at)).collect();
     let with = |at| RuleOfList { destination_ports: ports(at), ..to_port(0, Action::Accept) };
     let rules: Vec<(String, RuleOfList)> =
         (0..4_000).map(|at| (format!("{at}"), with(at))).collect();
@@ -356,10 +356,10 @@ fn too_many_compiled_rules_are_refused_and_nothing_changes() {
     assert_eq!(refused.errors[0].path, "access lists");
     let cause = &refused.errors[0].cause;
     assert!(
-        cause.contains("80004 entries of attached lists are more than 65536: rule "),
+        cause.contains("320004 entries of attached lists are more than 262144: rule "),
         "{cause}"
     );
-    assert!(cause.contains("of access list large has 5 of them"), "{cause}");
+    assert!(cause.contains("of access list large has 20 of them"), "{cause}");
     let limits = lab.state().list_limits();
     let limit = limits.iter().find(|it| it.name == "acl-rules-compiled").unwrap();
     assert_eq!((limit.used, limit.refused), (Some(2), 1));
