@@ -42,6 +42,7 @@ fn meets(rule: &Rule, packet: &Packet, is_ip6: bool) -> bool {
         && !(needs_first && packet.fragment == Fragment::Later)
         && is_within(rule.lengths, packet.length)
         && rule.interface.is_none_or(|interface| interface == packet.interface)
+        && rule.output.is_none_or(|output| output == packet.output)
         && rule.vlan.is_none_or(|vlan| vlan == packet.vlan)
         && rule.states & packet.state.bit() != 0
 }
@@ -106,8 +107,7 @@ prop_compose! {
         dscp in prop::option::weighted(0.1, 0..64_u8),
         fragments in prop_oneof![3 => Just(7_u8), 1 => 1..8_u8],
         lengths in prop_oneof![3 => Just(Range::ANY), 1 => range()],
-        interface in prop::option::weighted(0.1, 0..4_u16),
-        vlan in prop::option::weighted(0.1, 0..4_u16),
+        [interface, output, vlan] in prop::array::uniform3(prop::option::weighted(0.1, 0..4_u16)),
         states in prop_oneof![3 => Just(31_u8), 1 => 1..32_u8],
     ) -> Rule {
         let ports = |range: Range| if protocol.is_none() { Range::ANY } else { range };
@@ -123,7 +123,7 @@ prop_compose! {
             source, destination, protocol,
             source_ports: ports(source_ports), destination_ports: ports(destination_ports),
             tcp_flags: tcp_flags & tcp_flags_mask, tcp_flags_mask,
-            dscp, fragments, lengths, interface, vlan, states,
+            dscp, fragments, lengths, interface, output, vlan, states,
         }
     }
 }
@@ -161,6 +161,7 @@ fn packet_near(rule: &Rule, address: [u128; 2], bits: u32, numbers: [u16; 2]) ->
         fragment: fragments[(bits >> 6 & 3) as usize],
         length: port(rule.lengths, numbers[0]),
         interface: rule.interface.filter(|_| bits & 256 == 0).unwrap_or(numbers[0] % 4),
+        output: rule.output.filter(|_| bits & 1 << 13 == 0).unwrap_or(numbers[1] % 4),
         vlan: rule.vlan.filter(|_| bits & 512 == 0).unwrap_or(numbers[0] % 4),
         state: states[(bits >> 10 & 7) as usize % states.len()],
     }
@@ -179,25 +180,23 @@ fn agree(
             for (lane, packet) in packets.iter().enumerate() {
                 ip6.set(lane, packet);
                 let Packet { protocol, source_port, destination_port, tcp_flags, .. } = *packet;
-                let Packet { dscp, fragment, length, interface, vlan, state, .. } = *packet;
-                let (source, destination) = (packet.source as u32, packet.destination as u32);
-                ip4.set(
-                    lane,
-                    &Key {
-                        source,
-                        destination,
-                        protocol,
-                        source_port,
-                        destination_port,
-                        tcp_flags,
-                        dscp,
-                        fragment,
-                        length,
-                        interface,
-                        vlan,
-                        state,
-                    },
-                );
+                let Packet { dscp, fragment, length, interface, output, vlan, .. } = *packet;
+                let four = Key {
+                    source: packet.source as u32,
+                    destination: packet.destination as u32,
+                    protocol,
+                    source_port,
+                    destination_port,
+                    tcp_flags,
+                    dscp,
+                    fragment,
+                    length,
+                    interface,
+                    output,
+                    vlan,
+                    state: packet.state,
+                };
+                ip4.set(lane, &four);
             }
             let mut ids = [[7; LANES]; 2];
             reader.lookup_ip4(&ip4, packets.len(), &mut ids[0]);
@@ -389,6 +388,7 @@ fn rules_that_nothing_tells_apart_take_bounded_memory() {
         fragment: Fragment::No,
         length: 30,
         interface: 0,
+        output: 0,
         vlan: 0,
         state: FlowState::New,
     };

@@ -59,6 +59,7 @@ fn keys() -> Ip4Columns {
                 fragment: Fragment::No,
                 length: 40,
                 interface: 0,
+                output: 0,
                 vlan: 0,
                 state: FlowState::New,
             },

@@ -6,8 +6,8 @@
 //! 1              2, 3, 8, 9     destination address
 //! 2              4              source port (type of ICMP) << 16 | destination port (code of ICMP)
 //! 3              5              protocol | TCP flags << 8 | DSCP << 16 | fragment << 22 | state << 25
-//! 4              10             interface << 16 | VLAN ID
-//! 5              11             total length in bytes; longer packets: 65535
+//! 4              10             receiving interface << 16 | sending interface
+//! 5              11             VLAN ID << 16 | total length in bytes; longer packets: 65535
 //! ```
 //!
 //! Words that few rules look at come last, so that most leaves need not store them. Fragment and state
@@ -39,6 +39,8 @@ pub struct Key<A> {
     pub length: u16,
     /// The interface that received the packet.
     pub interface: u16,
+    /// The interface that sends it.
+    pub output: u16,
     /// VLAN ID; 0: untagged.
     pub vlan: u16,
     /// What flow tracking says.
@@ -67,10 +69,16 @@ pub const fn attributes(
         | (state.bit() as u32) << 25
 }
 
-/// The word of interface and VLAN ID.
+/// The word of the receiving and the sending interface.
 #[inline(always)]
-pub const fn place(interface: u16, vlan: u16) -> u32 {
-    (interface as u32) << 16 | vlan as u32
+pub const fn interfaces(received: u16, sent: u16) -> u32 {
+    (received as u32) << 16 | sent as u32
+}
+
+/// The word of VLAN ID and length.
+#[inline(always)]
+pub const fn vlan_and_length(vlan: u16, length: u16) -> u32 {
+    (vlan as u32) << 16 | length as u32
 }
 
 /// Columns of a family: more than it has words, so that a kernel need not check which one it reads.
@@ -108,9 +116,8 @@ impl Ip4Columns {
     ///
     /// For a lane beyond [`LANES`].
     pub fn set(&mut self, lane: usize, key: &Key<u32>) {
-        let [ports, attributes, place] = rest(key);
-        let length = key.length.into();
-        self.set_lane(lane, [key.source, key.destination, ports, attributes, place, length]);
+        let [ports, attributes, interfaces, length] = rest(key);
+        self.set_lane(lane, [key.source, key.destination, ports, attributes, interfaces, length]);
     }
 }
 
@@ -121,7 +128,7 @@ impl Ip6Columns {
     ///
     /// For a lane beyond [`LANES`].
     pub fn set(&mut self, lane: usize, key: &Key<u128>) {
-        let [ports, attributes, place] = rest(key);
+        let [ports, attributes, interfaces, length] = rest(key);
         let (source, destination) = (ip6_words(key.source), ip6_words(key.destination));
         let words = [
             source[0],
@@ -134,18 +141,19 @@ impl Ip6Columns {
             source[3],
             destination[2],
             destination[3],
-            place,
-            key.length.into(),
+            interfaces,
+            length,
         ];
         self.set_lane(lane, words);
     }
 }
 
-fn rest<A>(key: &Key<A>) -> [u32; 3] {
+fn rest<A>(key: &Key<A>) -> [u32; 4] {
     [
         ports(key.source_port, key.destination_port),
         attributes(key.protocol, key.tcp_flags, key.dscp, key.fragment, key.state),
-        place(key.interface, key.vlan),
+        interfaces(key.interface, key.output),
+        vlan_and_length(key.vlan, key.length),
     ]
 }
 

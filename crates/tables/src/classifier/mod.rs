@@ -32,7 +32,9 @@ mod store;
 mod update;
 mod writer;
 
-pub use columns::{Columns, Ip4Columns, Ip6Columns, Key, attributes, place, ports};
+pub use columns::{
+    Columns, Ip4Columns, Ip6Columns, Key, attributes, interfaces, ports, vlan_and_length,
+};
 pub use reader::ClassifierReader;
 pub use rule::{FlowState, Fragment, Prefix, Range, Rule, RuleError};
 pub use writer::{Classifier, ClassifierMemory};

@@ -76,10 +76,11 @@ impl Pattern {
         let attributes = family.attributes;
         pattern.set(attributes - 1, ranges(rule.source_ports, rule.destination_ports));
         pattern.set(attributes, attribute_bits(rule));
-        let place = |part: Option<u16>| part.map_or((0, 0), |part| (u32::from(part), 0xffff));
-        let ((interface, one), (vlan, other)) = (place(rule.interface), place(rule.vlan));
-        pattern.set(family.words - 2, (interface << 16 | vlan, one << 16 | other));
-        pattern.set(family.words - 1, ranges(Range::ANY, rule.lengths));
+        let end = |end: Option<u16>| end.map_or((0, 0), |end| (u32::from(end), 0xffff));
+        let ((received, one), (sent, other)) = (end(rule.interface), end(rule.output));
+        pattern.set(family.words - 2, (received << 16 | sent, one << 16 | other));
+        let vlans = rule.vlan.map_or(Range::ANY, Range::one);
+        pattern.set(family.words - 1, ranges(vlans, rule.lengths));
         pattern.set_prefix(rule.source, [0, 0], [0, 1, 6, 7]);
         pattern.set_prefix(rule.destination, [1, 1], [2, 3, 8, 9]);
         pattern

@@ -110,6 +110,8 @@ pub struct Rule {
     pub lengths: Range,
     /// The interface that received the packet; `None`: any.
     pub interface: Option<u16>,
+    /// The interface that sends the packet; `None`: any.
+    pub output: Option<u16>,
     /// VLAN ID, 0 to 4095; 0: untagged; `None`: any.
     pub vlan: Option<u16>,
     /// The bits of the [`FlowState`]s that meet the rule.
@@ -130,6 +132,7 @@ impl Default for Rule {
             fragments: ALL_FRAGMENTS,
             lengths: Range::ANY,
             interface: None,
+            output: None,
             vlan: None,
             states: ALL_STATES,
         }

@@ -80,6 +80,7 @@ pub fn within<A: Address>(rule: &Rule, random: &mut Random) -> Key<A> {
         fragment,
         length: number(Range { last: rule.lengths.last.min(1500), ..rule.lengths }, random),
         interface: rule.interface.unwrap_or(random.below(16) as u16),
+        output: rule.output.unwrap_or(0),
         vlan: rule.vlan.unwrap_or(0),
         state,
     }

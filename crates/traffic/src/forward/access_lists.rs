@@ -52,7 +52,7 @@ pub(super) fn attach_to_zones(desired: &mut DesiredState, sets: AclSets) {
     desired.zone_pairs.insert(ZONES.map(str::to_owned).into(), pair);
 }
 
-/// The same rule as an entry of a list. Access lists do not match interfaces, VLANs and states of flows.
+/// The same rule as an entry of a list, without interfaces, VLANs and states of flows: packets here have none of them.
 fn translated(rule: &classifier::Rule, table: &Table, sources: &[Prefix]) -> RuleOfList {
     let is_icmp = rule.protocol.is_some_and(|protocol| matches!(protocol, ICMP4 | ICMP6));
     let ranges = |range: Range| match range {
