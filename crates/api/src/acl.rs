@@ -114,6 +114,17 @@ pub fn entry_count(rule: &v1::AclRule) -> usize {
     lists.into_iter().fold(1, |all, values| all.saturating_mul(values.max(1)))
 }
 
+/// The conditions of a rule on interfaces: "ingress-interface lan vlan-id 10"; "" without any.
+pub fn interfaces_text(rule: &v1::AclRule) -> String {
+    let named = |leaf: &str, name: &str| (!name.is_empty()).then(|| format!("{leaf} {name}"));
+    let words = [
+        named("ingress-interface", &rule.ingress_interface),
+        named("egress-interface", &rule.egress_interface),
+        rule.vlan_id.map(|id| format!("vlan-id {id}")),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
 /// The conditions of a rule: "source 10.0.0.0/8 protocol tcp destination-port set web"; "any" without conditions.
 pub fn conditions_text(rule: &v1::AclRule) -> String {
     let mut words = Vec::new();
@@ -149,6 +160,7 @@ pub fn conditions_text(rule: &v1::AclRule) -> String {
     }
     add("fragment", Some(fragment.to_owned()).filter(|it| !it.is_empty()));
     add("length", rule.length.as_ref().map(|it| ranges_text(std::slice::from_ref(it))));
+    words.extend(Some(interfaces_text(rule)).filter(|it| !it.is_empty()));
     if words.is_empty() { "any".to_owned() } else { words.join(" ") }
 }
 
@@ -166,12 +178,15 @@ mod tests {
             destination_ports: vec![range(80, 80), range(8000, 8080)],
             tcp_flags: 2,
             tcp_flags_mask: 0x12,
+            ingress_interface: "lan".to_owned(),
+            egress_interface: "wan".to_owned(),
+            vlan_id: Some(0),
             ..v1::AclRule::default()
         };
         assert_eq!(
             conditions_text(&rule),
             "family IPv4 source 10.0.0.0/8 protocol tcp destination-port 80, 8000-8080 tcp-flags syn \
-             tcp-flags-clear ack"
+             tcp-flags-clear ack ingress-interface lan egress-interface wan vlan-id 0"
         );
         assert_eq!(conditions_text(&v1::AclRule::default()), "any");
     }

@@ -60,13 +60,14 @@ pub struct Attributes {
     link: Box<[AtomicU64]>,
     flags: Box<[AtomicU32]>,
     vrf: Box<[AtomicU32]>,
+    acl: Box<[AtomicU32]>,
 }
 
 impl Attributes {
     /// Those of interfaces that do not exist.
     pub fn new() -> Result<Self, OutOfMemory> {
         let (link, flags, vrf) = (zeroed(INTERFACES)?, zeroed(INTERFACES)?, zeroed(INTERFACES)?);
-        Ok(Self { link, flags, vrf })
+        Ok(Self { link, flags, vrf, acl: zeroed(INTERFACES)? })
     }
 
     /// The MAC address, see [`mac_word`], with the lowest 16 flags from bit [`LINK_FLAGS`] on.
@@ -85,6 +86,23 @@ impl Attributes {
     #[inline(always)]
     pub fn vrf(&self) -> &[AtomicU32] {
         &self.vrf
+    }
+
+    /// What rules of access lists compare, see [`crate::acl::interfaces`].
+    #[inline(always)]
+    pub fn acl(&self) -> &[AtomicU32] {
+        &self.acl
+    }
+
+    /// The same of one interface.
+    #[inline(always)]
+    pub fn acl_of(&self, interface: u32) -> u32 {
+        self.acl[interface as usize % INTERFACES].load(Ordering::Relaxed)
+    }
+
+    /// Sets it. It outlives the interface: packets that this has received may still be on their way to rules.
+    pub(crate) fn set_acl(&self, interface: u32, word: u32) {
+        self.acl[interface as usize % INTERFACES].store(word, Ordering::Release);
     }
 
     /// The flags of one interface.

@@ -10,6 +10,7 @@ use stoa_engine::{Vector, clock};
 
 use super::TRACK;
 use super::essential::is_essential;
+use super::interfaces::Ends;
 use super::keys::{self, Family, Ip4, Ip6};
 use super::node::{CUT, argument_of, hop_limit};
 use super::place::{INPUT4, INPUT6, Place};
@@ -66,8 +67,10 @@ fn beside_arc<F: Family>(
     let refusal = match classifier {
         Some(classifier) => {
             let packet = F::fields(vector.bytes(lane));
+            let received = shared.attributes.acl_of(vector.rx_if[lane]);
+            let ends = Ends { received, sent: 0 };
             let found = match packet.kind.malformed() {
-                None => keys::first::<F>(&classifier.reader, &packet),
+                None => keys::first::<F>(&classifier.reader, &packet, ends),
                 Some(_) => CUT,
             };
             if let Some(hits) = classifier.hits(found) {

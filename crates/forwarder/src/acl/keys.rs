@@ -10,6 +10,7 @@ use stoa_wire::protocol::{ICMP4, ICMP6, TCP};
 use stoa_wire::tcp::flag::SYN;
 
 use super::flow_keys::FlowKeys;
+use super::interfaces::Ends;
 use crate::flow::column::Packets;
 use crate::flow::fields::{Kind, PacketFields, of_ip4, of_ip6};
 
@@ -32,6 +33,8 @@ pub trait Family: FlowKeys + 'static {
     const DESTINATION: &'static [usize];
     /// The column of ports; attributes are in the next one.
     const PORTS: usize;
+    /// The column of interfaces.
+    const INTERFACES: usize;
     /// The column of lengths.
     const LENGTH: usize;
     /// Keys of up to [`LANES`] packets.
@@ -56,6 +59,7 @@ impl Family for Ip4 {
     const SOURCE: &'static [usize] = &[0];
     const DESTINATION: &'static [usize] = &[1];
     const PORTS: usize = 2;
+    const INTERFACES: usize = 4;
     const LENGTH: usize = 5;
     type Keys = Ip4Columns;
 
@@ -85,6 +89,7 @@ impl Family for Ip6 {
     const SOURCE: &'static [usize] = &[0, 1, 6, 7];
     const DESTINATION: &'static [usize] = &[2, 3, 8, 9];
     const PORTS: usize = 4;
+    const INTERFACES: usize = 10;
     const LENGTH: usize = 11;
     type Keys = Ip6Columns;
 
@@ -164,7 +169,7 @@ pub fn begin<F: Family>(keys: &mut F::Keys, lanes: &[u8], is_anew: &[bool; VECTO
 }
 
 /// The keys of one packet, which is not malformed.
-fn of_one<F: Family>(packet: &PacketFields) -> F::Keys {
+fn of_one<F: Family>(packet: &PacketFields, ends: Ends) -> F::Keys {
     let mut keys = F::Keys::default();
     let columns = F::columns(&mut keys);
     for (word, to) in F::SOURCE.iter().enumerate() {
@@ -176,13 +181,14 @@ fn of_one<F: Family>(packet: &PacketFields) -> F::Keys {
     columns[F::PORTS][0] = packet.kind.rule_ports(packet.ports);
     columns[F::PORTS + 1][0] = attributes_of(packet.kind.0);
     columns[F::LENGTH][0] = packet.place.length().into();
+    ends.write::<F>(columns, 0);
     keys
 }
 
 /// The entry that one packet meets first, or [`NO_RULE`].
-pub fn first<F: Family>(reader: &ClassifierReader, packet: &PacketFields) -> u32 {
+pub fn first<F: Family>(reader: &ClassifierReader, packet: &PacketFields, ends: Ends) -> u32 {
     let mut ids = [NO_RULE; LANES];
-    F::look_up(reader, &of_one::<F>(packet), 1, &mut ids);
+    F::look_up(reader, &of_one::<F>(packet, ends), 1, &mut ids);
     ids[0]
 }
 
@@ -240,7 +246,7 @@ mod tests {
             let of_lanes = lanes.iter().map(|lane| F::fields(&packets[usize::from(*lane)]));
             assert_eq!(is_any, of_lanes.clone().any(|packet| packet.kind.malformed().is_some()));
             for (at, packet) in of_lanes.enumerate() {
-                let mut one = of_one::<F>(&packet);
+                let mut one = of_one::<F>(&packet, Ends::default());
                 let pairs = F::columns(&mut keys).iter().zip(F::columns(&mut one));
                 assert!(pairs.into_iter().all(|(all, one)| all[at] == one[0]), "{packet:x?}");
             }

@@ -7,6 +7,7 @@
 mod beside;
 mod essential;
 mod flow_keys;
+pub mod interfaces;
 pub mod keys;
 mod limit;
 pub mod log;
@@ -158,6 +159,8 @@ pub struct Classifier {
     pub rules: Vec<Rule>,
     /// Whether some of them have a log.
     pub is_logged: bool,
+    /// Whether some of them look at interfaces or VLANs.
+    pub reads_interfaces: bool,
     /// Counters of packets that match none of them.
     pub unmatched: Arc<Hits>,
 }

@@ -14,6 +14,7 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::classifier::{LANES, NO_RULE};
 
 use super::essential::is_essential;
+use super::interfaces::EndColumns;
 use super::keys::{self, Family, Ip4, Ip6};
 use super::log::{OfWorker, Record};
 use super::place::{INPUT4, INPUT6, OUTPUT4, OUTPUT6, Place};
@@ -63,6 +64,8 @@ pub(super) struct AclNode<F: Family> {
     pub(super) ids: Column<u32>,
     /// The zone of the receiving interface of each lane.
     pub(super) from: Column<u32>,
+    /// The interfaces of each lane, if rules look at them.
+    ends: EndColumns,
     keys: F::Keys,
     /// The lanes that are classified together.
     lanes: Vec<u8>,
@@ -80,6 +83,7 @@ impl<F: Family> AclNode<F> {
             place,
             ids: Column::of(0),
             from: Column::of(0),
+            ends: EndColumns::new(),
             keys: F::Keys::default(),
             lanes: Vec::with_capacity(VECTOR),
             found: Box::new([[NO_RULE; LANES]; VECTOR / LANES]),
@@ -172,10 +176,12 @@ impl<F: Family> AclNode<F> {
         let classifier = if let Some(pair) = pair { pair.of::<F>() } else { acls.get(id)? };
         self.lanes.clear();
         self.lanes.extend(same.iter().map(|lane| lane as u8));
+        self.ends.read(&shared.attributes, (classifier, place), vector);
         let columns = fields::of(shared.kernel, vector, place.packets);
         let mut is_any_malformed = false;
         for (lanes, found) in self.lanes.chunks(LANES).zip(self.found.iter_mut()) {
             is_any_malformed |= keys::load::<F>(&mut self.keys, columns, lanes);
+            self.ends.load::<F>(classifier, &mut self.keys, lanes);
             if policy.is_some() {
                 keys::begin::<F>(&mut self.keys, lanes, self.tracking.is_anew());
             }

@@ -33,7 +33,14 @@ fn classifiers_are_found_by_id() {
     let one = |id: u32| {
         let unmatched = Arc::new(Hits::new(1));
         let (reader, rules) = (tree.reader(), Vec::new());
-        Arc::new(Classifier { id, reader, rules, is_logged: false, unmatched })
+        Arc::new(Classifier {
+            id,
+            reader,
+            rules,
+            is_logged: false,
+            reads_interfaces: false,
+            unmatched,
+        })
     };
     let all = AccessLists::of(vec![one(7), one(3), one(9)], None);
     for id in 0..12 {

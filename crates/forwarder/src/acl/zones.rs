@@ -240,6 +240,7 @@ mod tests {
             reader: tree.reader(),
             rules: Vec::new(),
             is_logged: false,
+            reads_interfaces: false,
             unmatched: Arc::new(Hits::new(1)),
         });
         let pair = |id: u32| Pair {

@@ -12,7 +12,7 @@ use stoa_forwarder::control::{ChangeError, Limits};
 use crate::harness::*;
 
 /// A change of the contract from what the forwarder holds.
-fn send(lab: &mut Lab, message: &v1::DesiredChange) -> Result<v1::Applied, Vec<String>> {
+pub fn send(lab: &mut Lab, message: &v1::DesiredChange) -> Result<v1::Applied, Vec<String>> {
     let texts = |errors: Vec<v1::ValidationError>| {
         errors.into_iter().map(|error| format!("{} {}", error.path, error.cause)).collect()
     };

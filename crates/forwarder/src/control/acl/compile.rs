@@ -59,8 +59,12 @@ fn fragments(given: Fragments) -> u8 {
 }
 
 /// Adds the entries of a rule for a family: one for each way to combine a value of each of its lists. Their order does
-/// not matter: they are of one rule.
-pub(super) fn add_entries(rule: &RuleOfList, is_ip4: bool, all: &mut Vec<Entry>) {
+/// not matter: they are of one rule. Interfaces have a number by their name.
+pub(super) fn add_entries(
+    (rule, number): (&RuleOfList, impl Fn(&str) -> u16),
+    is_ip4: bool,
+    all: &mut Vec<Entry>,
+) {
     if rule.matches_nothing {
         return;
     }
@@ -85,6 +89,9 @@ pub(super) fn add_entries(rule: &RuleOfList, is_ip4: bool, all: &mut Vec<Entry>)
         dscp: rule.dscp,
         fragments: parts,
         lengths: Range { first, last },
+        interface: rule.ingress.as_deref().map(&number),
+        output: rule.egress.as_deref().map(&number),
+        vlan: rule.vlan,
         ..Entry::default()
     };
     all.reserve(rule.entries());
@@ -139,10 +146,12 @@ pub(super) fn build(entries: &[Entry], kernel: Kernel) -> Result<ClassifierReade
 }
 
 impl ForwarderState {
-    /// The entries of the lists of a set, and the rule of each. Urgent work runs between rules.
-    fn entries_of(&mut self, set: &Set) -> (Vec<Entry>, Vec<Rule>) {
+    /// The entries of the lists of a set, the rule of each, and whether any looks at interfaces. Urgent work runs
+    /// between rules.
+    fn entries_of(&mut self, set: &Set) -> (Vec<Entry>, Vec<Rule>, bool) {
         let family = if set.is_ip4 { 4 } else { 6 };
         let (mut all, mut rules, mut paused) = (Vec::new(), Vec::new(), 0);
+        let mut reads_interfaces = false;
         for acl in &set.lists {
             for at in 0..self.capabilities.acl.list(acl).len() {
                 let Some(installed) = self.capabilities.acl.list(acl).get(at) else { break };
@@ -150,7 +159,9 @@ impl ForwarderState {
                 if !rule.is_of(family) {
                     continue;
                 }
-                add_entries(rule, set.is_ip4, &mut all);
+                let numbers = &self.capabilities.acl.interfaces;
+                add_entries((rule, |name| numbers.of(name)), set.is_ip4, &mut all);
+                reads_interfaces |= rule.reads_interfaces();
                 let tracks = Tracks { rule: installed.number, profile: installed.profile };
                 let tracks = rule.is_stateful.then_some(tracks);
                 let (hits, limit) = (installed.hits.clone(), installed.limit.clone());
@@ -162,7 +173,7 @@ impl ForwarderState {
                 }
             }
         }
-        (all, rules)
+        (all, rules, reads_interfaces)
     }
 
     /// Compiles the lists of a set. Urgent work runs meanwhile.
@@ -171,7 +182,7 @@ impl ForwarderState {
         id: u32,
         set: &Set,
     ) -> Result<Arc<Classifier>, ApplyError> {
-        let (entries, rules) = self.entries_of(set);
+        let (entries, rules, reads_interfaces) = self.entries_of(set);
         let kernel = self.shared.kernel.lookup();
         let reader = match entries.len() {
             0 => self.empty_tree(kernel),
@@ -183,7 +194,8 @@ impl ForwarderState {
             Ok(reader) => {
                 let is_logged = rules.iter().any(|rule| rule.log.is_some());
                 let unmatched = self.capabilities.acl.unmatched(set, self.worker_count());
-                Ok(Arc::new(Classifier { id, reader, rules, is_logged, unmatched }))
+                let made = Classifier { id, reader, rules, is_logged, reads_interfaces, unmatched };
+                Ok(Arc::new(made))
             }
             Err(error) => {
                 let lists = set.lists.join(", ");

@@ -10,8 +10,10 @@ use stoa_api::v1;
 use stoa_engine::clock;
 
 use super::{Installed, Set};
+#[cfg(test)]
+use crate::acl::Classifier;
 use crate::acl::Hits;
-use crate::control::desired::message;
+use crate::control::desired::{AclRule, AclRuleKey, Changes, DesiredState, message};
 use crate::control::forwarder_state::ForwarderState;
 
 /// Rules of a page, and values of the lists of these rules: about a millisecond each.
@@ -117,7 +119,11 @@ impl ForwarderState {
                 *entries.entry(Arc::as_ptr(&rule.hits)).or_default() += 1;
             }
             let in_force = |it: &Arc<Hits>| entries.get(&Arc::as_ptr(it)).copied().unwrap_or(0);
-            let missing = expected.filter(|it| in_force(&it.hits) < it.rule.rule.entries());
+            let is_missing = |it: &&Installed| {
+                let rule = &it.rule.rule;
+                in_force(&it.hits) < rule.entries() || !self.knows_interfaces(rule)
+            };
+            let missing = expected.filter(is_missing);
             lost.extend(missing.map(|it| Arc::as_ptr(&it.hits)));
         }
         for installed in acls.lists.values().flatten() {
@@ -125,5 +131,30 @@ impl ForwarderState {
                 audit::acl_rule(tally, message::acl_rule(&installed.key, &installed.rule));
             }
         }
+    }
+
+    /// Forgets the last rule of each classifier, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(in crate::control) fn lose_last_acl_rules(&mut self) {
+        let acls = &mut self.capabilities.acl;
+        for compiled in acls.sets.values_mut() {
+            let rules = compiled.rules[..compiled.rules.len().saturating_sub(1)].to_vec();
+            let (reader, unmatched) = (compiled.reader.clone(), compiled.unmatched.clone());
+            let (id, is_logged) = (compiled.id, compiled.is_logged);
+            let reads_interfaces = compiled.reads_interfaces;
+            let lost = Classifier { id, reader, rules, is_logged, reads_interfaces, unmatched };
+            *compiled = Arc::new(lost);
+        }
+        let published = acls.published();
+        self.shared.acls.publish(published, &mut self.graveyard);
+    }
+
+    /// The rules that a whole comparison looks at.
+    pub(in crate::control) fn all_acl_rules(
+        &self,
+        desired: &DesiredState,
+    ) -> Changes<AclRuleKey, AclRule> {
+        let running = self.capabilities.acl.keys();
+        running.chain(desired.acl_rules.keys().cloned()).map(|key| (key, None)).collect()
     }
 }

@@ -6,6 +6,7 @@
 //! while a refused change is taken back.
 
 mod compile;
+mod interfaces;
 mod listing;
 mod log;
 mod profiles;
@@ -24,7 +25,7 @@ use stoa_tables::classifier::ClassifierReader;
 
 use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
-use super::desired::{self, AclRule, AclRuleKey, AclSets, DesiredState};
+use super::desired::{AclRule, AclRuleKey, AclSets, DesiredState};
 use super::forwarder_state::ForwarderState;
 use crate::acl::log::RuleLog;
 use crate::acl::{AccessLists, Classifier, Hits, Policy, RuleLimit, TRACK};
@@ -100,6 +101,10 @@ pub(super) struct AccessListState {
     /// How many packets the log has lost.
     log_lost: u64,
     zones: zones::ZoneState,
+    /// The numbers of interfaces that rules name.
+    interfaces: interfaces::InterfaceNumbers,
+    /// Whether rules that workers have look at interfaces.
+    reads_interfaces: bool,
 }
 
 impl Capability for AccessListState {
@@ -113,11 +118,13 @@ impl Capability for AccessListState {
         flags: |state, index, interface| {
             state.set_acl_input(index, &interface.desired.acls);
             state.set_zone_input(index, &interface.desired.zone);
+            state.set_acl_interface(index, &interface.name, &interface.desired);
             0
         },
         remove_interface: |state, index| {
             let acls = &mut state.capabilities.acl;
-            acls.is_stale |= acls.attached.remove(&index).is_some();
+            // Another one of its name may receive the packets of its flows.
+            acls.is_stale |= acls.attached.remove(&index).is_some() || acls.reads_interfaces;
             acls.outputs.remove(&index);
             acls.is_stale |= acls.zones.remove_member(index);
         },
@@ -130,7 +137,10 @@ impl Capability for AccessListState {
             state.add_acl_entries(tally);
             state.add_zone_entries(tally);
         },
-        in_force: ForwarderState::zone_in_force,
+        in_force: |state, index, interface| {
+            state.zone_in_force(index, interface);
+            state.vlan_in_force(index, interface);
+        },
         ..Verbs::NONE
     };
 
@@ -179,6 +189,7 @@ impl AccessListState {
         let zones = self.publish_zones();
         let all = self.sets.values().chain(self.new_sets.values()).chain(&self.withdrawn);
         let is_stateful = all.clone().any(|it| stateful::is_stateful(it));
+        self.reads_interfaces = all.clone().any(|it| it.reads_interfaces);
         let policy = Policy { epoch: self.epoch, has_outputs: self.decides_outputs() };
         let policy = is_stateful.then_some(policy);
         AccessLists::of(all.cloned().collect(), policy).with_zones(zones)
@@ -225,6 +236,7 @@ impl ForwarderState {
         let workers = self.worker_count();
         self.capabilities.acl.read_lists(&lists, desired, workers);
         self.capabilities.acl.number_profiles(&self.shared.flows)?;
+        self.number_interfaces();
         let has_zones = self.prepare_zones(step);
         let needed = self.needed_sets(step, &lists);
         if needed.is_empty() && !has_zones {
@@ -297,6 +309,7 @@ impl ForwarderState {
         is_changed |= of_zones.is_changed;
         for index in changed {
             let Some(state) = self.interface(index) else { continue };
+            self.set_acl_interface(index, &state.name, &state.desired);
             let acls = state.desired.acls.clone();
             let sets: Vec<Set> = sets_of(&acls).collect();
             let attached = &mut self.capabilities.acl.attached;
@@ -365,29 +378,6 @@ impl ForwarderState {
             id => id,
         };
         (argument(true, &sets.out4), argument(false, &sets.out6))
-    }
-
-    /// Forgets the last rule of each classifier, as a fault would: for tests of the audit.
-    #[cfg(test)]
-    pub(super) fn lose_last_acl_rules(&mut self) {
-        let acls = &mut self.capabilities.acl;
-        for compiled in acls.sets.values_mut() {
-            let rules = compiled.rules[..compiled.rules.len().saturating_sub(1)].to_vec();
-            let (reader, unmatched) = (compiled.reader.clone(), compiled.unmatched.clone());
-            let (id, is_logged) = (compiled.id, compiled.is_logged);
-            *compiled = Arc::new(Classifier { id, reader, rules, is_logged, unmatched });
-        }
-        let published = acls.published();
-        self.shared.acls.publish(published, &mut self.graveyard);
-    }
-
-    /// The rules that a whole comparison looks at.
-    pub(super) fn all_acl_rules(
-        &self,
-        desired: &DesiredState,
-    ) -> desired::Changes<AclRuleKey, AclRule> {
-        let running = self.capabilities.acl.keys();
-        running.chain(desired.acl_rules.keys().cloned()).map(|key| (key, None)).collect()
     }
 }
 

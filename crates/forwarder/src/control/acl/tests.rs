@@ -9,6 +9,7 @@ use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 
 use super::compile::{BuildError, add_entries, build};
 use crate::acl::Action;
+use crate::acl::interfaces::{Ends, word};
 use crate::acl::keys::{Family, Ip4, Ip6, first};
 use crate::control::desired::{Fragments, RuleOfList, network};
 
@@ -25,6 +26,8 @@ struct Packet {
     /// Whole, first or later fragment.
     part: Fragments,
     payload: usize,
+    /// The interfaces that receive and send it, and the VLAN of the first one.
+    ends: (u16, u16, u16),
 }
 
 /// Few addresses, which differ in each word, so that rules and packets meet.
@@ -49,10 +52,12 @@ fn part() -> impl Strategy<Value = Fragments> {
 fn packet(is_ip4: bool) -> impl Strategy<Value = Packet> {
     let ends = (address(is_ip4), address(is_ip4));
     let rest = (0..2_u8, upper(is_ip4), (0..4_u16, 0..4_u16), 0..4_u8, part(), 20..23_usize);
-    (ends, rest).prop_map(|((source, destination), rest)| {
+    // Number 0: no rule names the interface.
+    let interfaces = (0..3_u16, 0..3_u16, 0..3_u16);
+    (ends, rest, interfaces).prop_map(|((source, destination), rest, ends)| {
         let (dscp, protocol, numbers, flags, part, payload) = rest;
         let flags = if protocol == TCP { flags } else { 0 };
-        Packet { source, destination, dscp, protocol, numbers, flags, part, payload }
+        Packet { source, destination, dscp, protocol, numbers, flags, part, payload, ends }
     })
 }
 
@@ -145,7 +150,10 @@ fn rule(is_ip4: bool) -> impl Strategy<Value = RuleOfList> {
         .prop_map(move |it| it.map(|(first, last)| (shortest + first, shortest + last)));
     let never = prop::bool::weighted(0.05);
     let rest = (prop::option::weighted(0.3, 0..2_u8), fragments, length, any::<bool>(), never);
-    ((prefixes(), prefixes()), of_upper, rest).prop_map(move |(ends, of_upper, rest)| {
+    let named = || prop::option::weighted(0.2, prop::sample::select(vec!["1", "2"]));
+    let interfaces = (named(), named(), prop::option::weighted(0.2, 0..3_u16));
+    let all = ((prefixes(), prefixes()), of_upper, rest, interfaces);
+    all.prop_map(move |(ends, of_upper, rest, (ingress, egress, vlan))| {
         let (protocols, ports, (flags, mask), icmp) = of_upper;
         let (dscp, fragments, length, is_of_both, matches_nothing) = rest;
         let is_open = ends.0.is_empty() && ends.1.is_empty() && is_of_both;
@@ -159,6 +167,9 @@ fn rule(is_ip4: bool) -> impl Strategy<Value = RuleOfList> {
             fragments,
             length,
             matches_nothing,
+            ingress: ingress.map(str::to_owned),
+            egress: egress.map(str::to_owned),
+            vlan,
             ..RuleOfList::all(Action::Accept)
         };
         if fragments == Fragments::Later {
@@ -188,6 +199,11 @@ fn protocols(is_ip4: bool) -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// The number of an interface, which is its name.
+fn number_of(name: &str) -> u16 {
+    name.parse().unwrap()
+}
+
 /// Whether a packet meets a rule, condition by condition.
 fn meets(rule: &RuleOfList, packet: &Packet) -> bool {
     let is_in = |prefixes: &[(IpAddr, u8)], ip: IpAddr| {
@@ -213,7 +229,13 @@ fn meets(rule: &RuleOfList, packet: &Packet) -> bool {
         && rule.icmp_type.is_none_or(|it| u16::from(it) == a)
         && rule.icmp_code.is_none_or(|it| u16::from(it) == b)
         && packet.flags & rule.tcp_flags.1 == rule.tcp_flags.0;
+    let (received, sent, vlan) = packet.ends;
+    let is_named =
+        |name: &Option<String>, it: u16| name.as_ref().is_none_or(|name| number_of(name) == it);
     !rule.matches_nothing
+        && is_named(&rule.ingress, received)
+        && is_named(&rule.egress, sent)
+        && rule.vlan.is_none_or(|it| it == vlan)
         && is_in(&rule.sources, packet.source)
         && is_in(&rule.destinations, packet.destination)
         && rule.dscp.is_none_or(|it| it == packet.dscp)
@@ -226,7 +248,7 @@ fn meets(rule: &RuleOfList, packet: &Packet) -> bool {
 fn check<F: Family>(rules: &[RuleOfList], packets: &[Packet]) {
     let (mut all, mut owners) = (Vec::new(), Vec::new());
     for (number, rule) in rules.iter().enumerate() {
-        add_entries(rule, F::IS_IP4, &mut all);
+        add_entries((rule, number_of), F::IS_IP4, &mut all);
         assert_eq!(all.len(), owners.len() + rule.entries());
         owners.resize(all.len(), number);
     }
@@ -235,7 +257,9 @@ fn check<F: Family>(rules: &[RuleOfList], packets: &[Packet]) {
         for packet in packets {
             let fields = F::fields(&packet.bytes());
             assert_eq!(fields.kind.malformed(), None, "{packet:?}");
-            let found = first::<F>(&reader, &fields);
+            let (received, sent, vlan) = packet.ends;
+            let ends = Ends { received: word(received, vlan), sent: word(sent, 0) };
+            let found = first::<F>(&reader, &fields, ends);
             let expected = rules.iter().position(|rule| meets(rule, packet));
             let owner = (found != NO_RULE).then(|| owners[found as usize]);
             assert_eq!(owner, expected, "{packet:?}");

@@ -1,5 +1,6 @@
 //! Rules of access lists of the contract, checked, and the lists of an interface.
 
+mod interfaces;
 mod values;
 
 use std::collections::{BTreeSet, HashMap};
@@ -83,6 +84,12 @@ pub struct RuleOfList {
     pub rate_limit: Option<(u32, u32)>,
     /// Whether no packet matches it, whatever its conditions.
     pub matches_nothing: bool,
+    /// The interface that has received the packet; `None`: any.
+    pub ingress: Option<String>,
+    /// The interface that sends it; `None`: any.
+    pub egress: Option<String>,
+    /// The VLAN of the receiving interface, 0 if it has none; `None`: any.
+    pub vlan: Option<u16>,
 }
 
 impl RuleOfList {
@@ -118,6 +125,9 @@ impl RuleOfList {
             is_logged: false,
             rate_limit: None,
             matches_nothing: false,
+            ingress: None,
+            egress: None,
+            vlan: None,
         }
     }
 
@@ -258,6 +268,9 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
         is_logged: rule.log,
         rate_limit: rate_limit(rule, action)?,
         matches_nothing: rule.matches_nothing,
+        ingress: interfaces::named(&rule.ingress_interface),
+        egress: interfaces::named(&rule.egress_interface),
+        vlan: interfaces::vlan(rule.vlan_id)?,
     };
     if rule.stateful && action != Action::Accept {
         return fault("is stateful and does not accept", "Use the action accept.");
@@ -341,7 +354,8 @@ impl DesiredState {
 }
 
 impl Held {
-    /// Checks after an exchange that the rules of touched lists are in one row.
+    /// Checks after an exchange that the rules of touched lists are in one row, and that the interfaces exist that
+    /// rules name.
     pub(super) fn check_acls(&self, inverse: &DesiredChange, errors: &mut ValidationErrors) {
         let touched: BTreeSet<&String> = inverse.acl_rules.keys().map(|(acl, _)| acl).collect();
         for acl in touched {
@@ -353,6 +367,7 @@ impl Held {
                 errors.add(format!("access list {acl:?}"), cause, fix);
             }
         }
+        self.check_rule_interfaces(inverse, errors);
     }
 }
 

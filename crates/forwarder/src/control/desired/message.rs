@@ -103,6 +103,9 @@ pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1
             .map(|(packets_per_second, burst)| v1::RateLimit { packets_per_second, burst }),
         matches_nothing: rule.matches_nothing,
         sets: it.sets.clone(),
+        ingress_interface: rule.ingress.clone().unwrap_or_default(),
+        egress_interface: rule.egress.clone().unwrap_or_default(),
+        vlan_id: rule.vlan.map(u32::from),
     }
 }
 

@@ -59,7 +59,7 @@ fn what_was_applied_is_in_force() {
 #[test]
 fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
     type Lose = fn(&mut ForwarderState);
-    let cases: [(Kind, &str, Lose); 21] = [
+    let cases: [(Kind, &str, Lose); 24] = [
         (Kind::Workers, "workers", |state| {
             state.worker_pool.workers[0].set_polling(Polling::Always);
         }),
@@ -94,7 +94,10 @@ fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
         (Kind::VrrpGroups, "a IPv6 7", |state| state.lose_virtual_router(true)),
         (Kind::RouterAdvertisements, "a IPv4", |state| state.lose_advertiser(false)),
         (Kind::PolicyRules, "IPv4 9, number 3", |state| state.lose_last_rule()),
-        (Kind::AclRules, "edge last", |state| state.lose_last_acl_rules()),
+        (Kind::AclRules, "edge between", |state| state.lose_last_acl_rules()),
+        (Kind::AclRules, "edge between", |state| state.lose_acl_interface("a", (9, 0))),
+        (Kind::AclRules, "edge between", |state| state.lose_acl_interface("b.5", (0, 5))),
+        (Kind::Interfaces, "b", |state| state.lose_acl_interface("b", (0, 7))),
         (Kind::ZonePairs, "lan to router", |state| state.lose_zone_pairs()),
         (Kind::Interfaces, "b.5", |state| state.lose_zone("b.5")),
         (Kind::Punts, "arp", |state| state.lose_punt_limit(Class::Arp)),

@@ -198,6 +198,13 @@ fn access_lists(mut setup: Setup) -> Setup {
             destination_ports: vec![(7, 7), (3000, 4000)],
             ..all(Action::Reject)
         },
+        RuleOfList {
+            ingress: Some("west.31".to_owned()),
+            egress: Some("east".to_owned()),
+            dscp: Some(8),
+            ..all(Action::Drop)
+        },
+        RuleOfList { vlan: Some(7), dscp: Some(24), ..all(Action::Reject) },
         RuleOfList { fragments: Fragments::Later, length: Some((0, 100)), ..all(Action::Drop) },
         RuleOfList { protocols: vec![6], tcp_flags: (2, 0x12), ..all(Action::Reject) },
     ];

@@ -177,6 +177,12 @@ pub(super) fn everything() -> v1::Desired {
         action: v1::AclAction::AclReject.into(),
         ..v1::AclRule::default()
     };
+    let of_interfaces = v1::AclRule {
+        ingress_interface: "a".into(),
+        egress_interface: "b.5".into(),
+        vlan_id: Some(0),
+        ..acl_rule("between", "last")
+    };
     let punt =
         |class: &str, rate| v1::PuntLimit { class: class.into(), rate, ..v1::PuntLimit::default() };
     let limits = v1::Limits { neighbors: 1 << 10, ..v1::Limits::default() };
@@ -207,7 +213,7 @@ pub(super) fn everything() -> v1::Desired {
             rule(5, v1::rule::Action::GotoPriority(9)),
             rule(5, v1::rule::Action::Special(v1::Special::Unreachable.into())),
         ],
-        acl_rules: vec![acl_rule("last", "first"), acl_rule("first", "")],
+        acl_rules: vec![acl_rule("last", "first"), of_interfaces, acl_rule("first", "")],
         zone_pairs: vec![v1::ZonePair {
             from: "lan".into(),
             to: "router".into(),
