@@ -100,14 +100,6 @@ const NODES: &[(&str, &str)] = &[
         "/ietf-access-control-list:acls/acl/aces/ace/matches/icmp/rest-of-header",
         "access lists match the type and the code of ICMP only",
     ),
-    (
-        "/ietf-access-control-list:acls/acl/aces/ace/matches/egress-interface",
-        "an access list applies to the interfaces to which it is attached",
-    ),
-    (
-        "/ietf-access-control-list:acls/acl/aces/ace/matches/ingress-interface",
-        "an access list applies to the interfaces to which it is attached",
-    ),
 ];
 
 /// Whether a node of this name may be unsupported.

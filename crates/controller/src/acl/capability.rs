@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use stoa_yang::error::ValidationErrors;
 
-use super::{attach, rules, state, zones};
+use super::{attach, interfaces, rules, state, zones};
 use crate::capability::{Capability, Facts, Page, Settings, Translated};
 
 /// The capability.
@@ -26,6 +26,7 @@ impl Capability for AccessLists {
         translated.desired.acl_rules = rules::rules(acls, errors);
         attach::attach(settings, translated, errors);
         zones::translate(settings, translated, errors);
+        interfaces::check(acls, errors);
     }
 
     fn state(&self, facts: &Facts<'_>, state: &mut Map<String, Value>) {

@@ -53,7 +53,11 @@ impl<'a> Compared<'a> {
 /// The same for all conditions that are no lists.
 fn covers_rest(rule: &v1::AclRule, other: &v1::AclRule) -> bool {
     let is_wider = |rule: &Option<u32>, other: &Option<u32>| rule.is_none() || rule == other;
+    let has_end = |rule: &String, other: &String| rule.is_empty() || rule == other;
     (rule.family == 0 || rule.family == other.family)
+        && has_end(&rule.ingress_interface, &other.ingress_interface)
+        && has_end(&rule.egress_interface, &other.egress_interface)
+        && is_wider(&rule.vlan_id, &other.vlan_id)
         && is_wider(&rule.dscp, &other.dscp)
         && is_wider(&rule.icmp_type, &other.icmp_type)
         && is_wider(&rule.icmp_code, &other.icmp_code)

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use stoa_api::v1;
 use stoa_api::zones::ROUTER;
 
+use super::interfaces::{Way, reads_interfaces};
 use super::paths::{ACLS, pair_path, point_path, rule_path};
 use super::walk::{Packet, matches};
 use super::warnings::LISTED;
@@ -85,14 +86,15 @@ impl Needed {
     }
 
     /// The rule that drops it. Without a rule, it passes.
-    fn dropped_by<'a>(&self, rules: &[&'a v1::AclRule]) -> Option<&'a v1::AclRule> {
+    fn dropped_by<'a>(&self, rules: &[&'a v1::AclRule], way: Way<'_>) -> Option<&'a v1::AclRule> {
         // Rules for some addresses or lengths mean some packets: only those for all are in question.
         let is_for_all = |rule: &v1::AclRule| {
             rule.sources.is_empty() && rule.destinations.is_empty() && rule.length.is_none()
         };
         let packet = self.packet();
-        let decides =
-            |rule: &&v1::AclRule| (self.is_of_link || is_for_all(rule)) && matches(rule, &packet);
+        let decides = |rule: &&v1::AclRule| {
+            (self.is_of_link || is_for_all(rule)) && matches(rule, &packet, way)
+        };
         let first = rules.iter().copied().find(decides)?;
         (first.action() != v1::AclAction::AclAccept).then_some(first)
     }
@@ -113,6 +115,8 @@ struct Row<'a> {
     is_of_link: bool,
     set: &'a [String],
     place: Place<'a>,
+    /// What is known of the interfaces of its packets.
+    way: Way<'a>,
 }
 
 /// The rows of lists of interfaces and of pairs of zones.
@@ -122,7 +126,13 @@ fn rows<'a>(
 ) -> impl Iterator<Item = Row<'a>> {
     let of_interfaces = interfaces.iter().flat_map(|interface| {
         let place = Place::Interface(&interface.name);
-        let row = move |(family, is_of_link, set)| Row { family, is_of_link, set, place };
+        let row = move |(family, is_of_link, set)| {
+            let way = match is_of_link {
+                true => Way { ingress: Some(interface), egress: None },
+                false => Way { ingress: None, egress: Some(interface) },
+            };
+            Row { family, is_of_link, set, place, way }
+        };
         interface.acls.iter().flat_map(move |acls| {
             let v1::AclSets { in4, in6, out4, out6 } = acls;
             [(4, true, &in4[..]), (6, true, in6), (4, false, out4), (6, false, out6)].map(row)
@@ -134,6 +144,7 @@ fn rows<'a>(
             is_of_link: pair.to == ROUTER,
             set,
             place: Place::Pair(pair),
+            way: Way::default(),
         };
         [(4, &pair.acls4[..]), (6, &pair.acls6)].map(row)
     });
@@ -148,8 +159,13 @@ pub(super) fn warnings(
     mut steps: usize,
 ) -> Vec<Warning> {
     let (mut warnings, mut seen, mut known) = (Vec::new(), HashSet::new(), HashSet::new());
+    // What these do depends on the interface.
+    let reading = lists.iter().filter(|(_, rules)| rules.iter().any(|rule| reads_interfaces(rule)));
+    let reading: HashSet<&str> = reading.map(|(name, _)| *name).collect();
     for row in rows(interfaces, pairs) {
-        if !known.insert((row.family, row.is_of_link, row.set)) {
+        let is_reading = row.set.iter().any(|name| reading.contains(name.as_str()));
+        let at = is_reading.then(|| row.place.text());
+        if !known.insert((row.family, row.is_of_link, row.set, at)) {
             continue;
         }
         let lists = row.set.iter().filter_map(|name| lists.get(name.as_str()));
@@ -164,7 +180,7 @@ pub(super) fn warnings(
                 return warnings;
             };
             steps = left;
-            let Some(rule) = it.dropped_by(&rules) else { continue };
+            let Some(rule) = it.dropped_by(&rules, row.way) else { continue };
             if seen.insert((&rule.acl, &rule.name, it.name)) {
                 warnings.push(warning(it, rule, row.place));
             }

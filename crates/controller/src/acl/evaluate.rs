@@ -3,6 +3,7 @@
 use stoa_api::v1;
 use stoa_api::zones::ROUTER;
 
+use super::interfaces::Way;
 use super::walk::{Decision, Packet, walk};
 use crate::config::has_address;
 use crate::configuration::Configuration;
@@ -35,13 +36,19 @@ pub fn evaluate(configuration: &Configuration, packet: &Packet) -> Result<Decisi
         check_zone(configuration, zone)?;
     }
     let mut decisions = Vec::new();
-    decisions.extend(receiver.map(|it| at_interface(configuration, it, true, packet)));
+    let at_input = |it| at_interface(configuration, (it, true), (packet, Way::received(it)));
+    decisions.extend(receiver.map(at_input));
+    let way = Way {
+        ingress: receiver.filter(|_| from != ROUTER),
+        egress: sender.filter(|_| to != ROUTER),
+    };
     if !of.from_zone.is_empty() || !of.to_zone.is_empty() || output.is_some() {
-        decisions.push(between_zones(configuration, (&from, &to), packet));
+        decisions.push(between_zones(configuration, (&from, &to), (packet, way)));
     }
     // Output lists see forwarded packets only.
     let sender = sender.filter(|_| from != ROUTER);
-    decisions.extend(sender.map(|it| at_interface(configuration, it, false, packet)));
+    let at_output = |it| at_interface(configuration, (it, false), (packet, way));
+    decisions.extend(sender.map(at_output));
     let refusal = decisions.iter().position(|it| it.action != "accept");
     let by_rule = || decisions.iter().rposition(|it| !it.rule.is_empty());
     let decisive = refusal.or_else(by_rule).or_else(|| decisions.len().checked_sub(1));
@@ -74,9 +81,8 @@ fn check_zone(configuration: &Configuration, zone: &str) -> Result<(), String> {
 /// What the lists of an interface do.
 fn at_interface(
     configuration: &Configuration,
-    interface: &v1::Interface,
-    is_input: bool,
-    packet: &Packet,
+    (interface, is_input): (&v1::Interface, bool),
+    (packet, way): (&Packet, Way<'_>),
 ) -> Decision {
     let sets = interface.acls.clone().unwrap_or_default();
     let (family, lists) = match (is_input, packet.source.is_ipv4()) {
@@ -91,14 +97,14 @@ fn at_interface(
         let reason = format!("no list of IPv{family} is attached to {name} in this direction");
         return Decision { action: "accept".to_owned(), reason, place, ..Decision::default() };
     }
-    Decision { place, ..of_lists(configuration, &lists, packet) }
+    Decision { place, ..of_lists(configuration, &lists, (packet, way)) }
 }
 
 /// What the pair of two zones does; "" is the zone of interfaces that are in none.
 fn between_zones(
     configuration: &Configuration,
     (from, to): (&str, &str),
-    packet: &Packet,
+    (packet, way): (&Packet, Way<'_>),
 ) -> Decision {
     let name = |zone: &str| if zone.is_empty() { "none".to_owned() } else { zone.to_owned() };
     let place = format!("zones {} to {}", name(from), name(to));
@@ -117,11 +123,11 @@ fn between_zones(
         if [from, to].contains(&ROUTER) {
             return accepted("no pair names the zone and the router");
         }
-        let decision = of_lists(configuration, &[], packet);
+        let decision = of_lists(configuration, &[], (packet, way));
         return without_rule(decision, "there is no pair of these zones", place);
     };
     let lists = if packet.source.is_ipv4() { &pair.acls4 } else { &pair.acls6 };
-    let mut decision = of_lists(configuration, lists, packet);
+    let mut decision = of_lists(configuration, lists, (packet, way));
     // Packets of the router have no flow.
     decision.stateful &= ![from, to].contains(&ROUTER);
     without_rule(decision, "no rule of the pair matches", place)
@@ -135,7 +141,11 @@ fn without_rule(mut decision: Decision, reason: &str, place: String) -> Decision
     Decision { place, ..decision }
 }
 
-fn of_lists(configuration: &Configuration, lists: &[String], packet: &Packet) -> Decision {
+fn of_lists(
+    configuration: &Configuration,
+    lists: &[String],
+    (packet, way): (&Packet, Way<'_>),
+) -> Decision {
     let rules = |list: &String| {
         let list = list.clone();
         configuration.desired.acl_rules.iter().filter(move |rule| rule.acl == list)
@@ -143,5 +153,5 @@ fn of_lists(configuration: &Configuration, lists: &[String], packet: &Packet) ->
     let own = |end| configuration.interfaces.iter().any(|it| has_address(it, end));
     let is_own = own(packet.source) || own(packet.destination);
     let has_flows = configuration.desired.acl_rules.iter().any(|rule| rule.stateful);
-    Decision { has_flows, ..walk(lists.iter().flat_map(rules), packet, is_own) }
+    Decision { has_flows, ..walk(lists.iter().flat_map(rules), (packet, way), is_own) }
 }

@@ -8,6 +8,8 @@ mod essential;
 mod evaluate;
 mod flow_of;
 mod flow_profiles;
+mod interface_warnings;
+mod interfaces;
 mod paths;
 mod rules;
 mod sets;

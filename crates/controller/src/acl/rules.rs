@@ -103,6 +103,9 @@ impl Place<'_> {
             }
             .into(),
             length: length(&matches.packet_length),
+            ingress_interface: matches.ingress_interface.clone().unwrap_or_default(),
+            egress_interface: matches.egress_interface.clone().unwrap_or_default(),
+            vlan_id: matches.vlan_id,
             ..v1::AclRule::default()
         };
         self.addresses(of_ip, &mut rule);

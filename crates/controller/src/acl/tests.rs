@@ -2,6 +2,7 @@
 
 mod defined_sets;
 mod flows;
+mod interfaces;
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -12,6 +12,7 @@ use stoa_wire::protocol::{ICMP4, ICMP6, TCP, UDP};
 
 use super::coverage::net;
 use super::flow_of::{FlowOf, flow_of};
+use super::interfaces::{Way, vlan_of};
 use super::rules::needs_upper;
 
 /// Rules that do not match, and are named with the reason.
@@ -34,12 +35,12 @@ pub type Decision = v1::TestAclReply;
 /// What these rules, in their order, do with a packet. `is_own`: one of its addresses is the router's.
 pub(super) fn walk<'a>(
     rules: impl Iterator<Item = &'a v1::AclRule>,
-    packet: &Packet,
+    (packet, way): (&Packet, Way<'_>),
     is_own: bool,
 ) -> Decision {
     let mut decision = Decision::default();
     for rule in rules {
-        let Some(miss) = miss(rule, packet) else {
+        let Some(miss) = miss(rule, packet, way) else {
             decision.action = action_text(rule.action()).to_owned();
             decision.reason =
                 format!("it is the first rule that matches: {}", conditions_text(rule));
@@ -50,7 +51,7 @@ pub(super) fn walk<'a>(
         };
         decision.passed_total += 1;
         if decision.passed.len() < NAMED {
-            let reason = miss.text(rule, packet);
+            let reason = miss.text(rule, packet, way);
             let (acl, rule) = (rule.acl.clone(), rule.name.clone());
             decision.passed.push(v1::AclMiss { acl, rule, reason });
         }
@@ -77,9 +78,9 @@ fn decide_flow(decision: &mut Decision, flow: FlowOf) {
     }
 }
 
-/// Whether a rule matches a packet. Nothing is allocated: commits ask it of all rules.
-pub(super) fn matches(rule: &v1::AclRule, packet: &Packet) -> bool {
-    miss(rule, packet).is_none()
+/// Whether a rule matches a packet on its way. Nothing is allocated: commits ask it of all rules.
+pub(super) fn matches(rule: &v1::AclRule, packet: &Packet, way: Way<'_>) -> bool {
+    miss(rule, packet, way).is_none()
 }
 
 /// Whether a packet that no rule matches passes all the same.
@@ -98,6 +99,9 @@ fn is_essential(packet: &Packet) -> bool {
 enum Miss {
     /// A set of the rule has no values.
     Nothing,
+    Ingress,
+    Egress,
+    Vlan,
     Family,
     Source,
     Destination,
@@ -120,7 +124,7 @@ fn length(of: &v1::TestAclRequest) -> u32 {
 }
 
 /// Why a rule does not match a packet; `None`: it matches.
-fn miss(rule: &v1::AclRule, packet: &Packet) -> Option<Miss> {
+fn miss(rule: &v1::AclRule, packet: &Packet, way: Way<'_>) -> Option<Miss> {
     let of = &packet.of;
     let family = if packet.source.is_ipv4() { 4 } else { 6 };
     if rule.matches_nothing {
@@ -128,6 +132,9 @@ fn miss(rule: &v1::AclRule, packet: &Packet) -> Option<Miss> {
     }
     if rule.family != 0 && rule.family != family {
         return Some(Miss::Family);
+    }
+    if let Some(miss) = miss_of_way(rule, way) {
+        return Some(miss);
     }
     let is_in = |prefixes: &[v1::Prefix], address: IpAddr| {
         prefixes.is_empty() || prefixes.iter().any(|prefix| contains(prefix, address))
@@ -152,6 +159,21 @@ fn miss(rule: &v1::AclRule, packet: &Packet) -> Option<Miss> {
         return Some(Miss::Fragment);
     }
     miss_of_upper(rule, of)
+}
+
+/// The first condition on interfaces that a packet does not meet. An unknown one is none of a rule.
+fn miss_of_way(rule: &v1::AclRule, way: Way<'_>) -> Option<Miss> {
+    let is_end = |name: &str, end: Option<&v1::Interface>| {
+        name.is_empty() || end.is_some_and(|end| end.name == name)
+    };
+    if !is_end(&rule.ingress_interface, way.ingress) {
+        return Some(Miss::Ingress);
+    }
+    if !is_end(&rule.egress_interface, way.egress) {
+        return Some(Miss::Egress);
+    }
+    let is_vlan = |vlan: u32| way.ingress.is_some_and(|it| vlan_of(it) == vlan);
+    rule.vlan_id.is_some_and(|vlan| !is_vlan(vlan)).then_some(Miss::Vlan)
 }
 
 fn contains(prefix: &v1::Prefix, address: IpAddr) -> bool {
@@ -206,7 +228,7 @@ fn miss_of_upper(rule: &v1::AclRule, of: &v1::TestAclRequest) -> Option<Miss> {
 
 impl Miss {
     /// What the packet has, and what the rule wants.
-    fn text(self, rule: &v1::AclRule, packet: &Packet) -> String {
+    fn text(self, rule: &v1::AclRule, packet: &Packet, way: Way<'_>) -> String {
         let of = &packet.of;
         let no_sets = v1::AclRuleSets::default();
         let sets = rule.sets.as_ref().unwrap_or(&no_sets);
@@ -221,6 +243,15 @@ impl Miss {
         };
         match self {
             Self::Nothing => "a set of it has no values".to_owned(),
+            Self::Ingress => end_text("ingress-interface", way.ingress, &rule.ingress_interface),
+            Self::Egress => end_text("egress-interface", way.egress, &rule.egress_interface),
+            Self::Vlan => match way.ingress {
+                Some(it) => not("vlan-id", vlan_of(it), rule.vlan_id),
+                None => {
+                    let vlan = rule.vlan_id.unwrap_or_default().to_string();
+                    end_text("vlan-id", None, &vlan)
+                }
+            },
             Self::Family => format!("it is of IPv{}", rule.family),
             Self::Source => outside("source", packet.source, (&sets.sources, &rule.sources)),
             Self::Destination => {
@@ -262,5 +293,13 @@ impl Miss {
                 )
             }
         }
+    }
+}
+
+/// Why an interface is not that of a rule.
+fn end_text(leaf: &str, is: Option<&v1::Interface>, wanted: &str) -> String {
+    match is {
+        Some(it) => format!("{leaf} is {}, not {wanted}", it.name),
+        None => format!("{leaf} is not {wanted}: the packet has none, or it was not named"),
     }
 }

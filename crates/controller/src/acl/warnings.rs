@@ -7,6 +7,7 @@ use stoa_api::v1;
 use super::coverage::Compared;
 use super::essential;
 use super::flow_profiles;
+use super::interface_warnings;
 use super::paths::{ACLS, list_path, point_path, rule_path, set_path};
 use crate::config::Interfaces;
 use crate::warning::Warning;
@@ -32,6 +33,7 @@ pub(crate) fn warnings(
     warnings.extend(interfaces.iter().flat_map(unfiltered).take(LISTED));
     warnings.extend(essential::warnings(&lists, (interfaces, pairs), essential::STEPS));
     warnings.extend(flow_profiles::warnings(all, LISTED));
+    warnings.extend(interface_warnings::warnings(all, (interfaces, pairs), LISTED));
     let attached: HashSet<&str> = sets.iter().flatten().copied().collect();
     let alone = lists.keys().filter(|name| !attached.contains(**name)).map(|name| vec![*name]);
     let compared: BTreeMap<&str, Vec<Compared<'_>>> = lists

@@ -9,6 +9,7 @@ use stoa_api::zones::ROUTER;
 use stoa_wire::protocol::{TCP, UDP, VRRP};
 use stoa_wire::vrrp;
 
+use super::interfaces::Way;
 use super::paths::pair_path;
 use super::walk::{Packet, matches};
 use super::warnings::LISTED;
@@ -110,13 +111,17 @@ fn needs(interface: &v1::Interface, sources: &[RouteSourceConfig]) -> Vec<Needed
 }
 
 /// Whether rules accept a packet, of somebody at least if the sender is not known.
-fn accept(rules: &[&v1::AclRule], packet: &Packet, is_sender_known: bool) -> bool {
+fn accept(
+    rules: &[&v1::AclRule],
+    (packet, way): (&Packet, Way<'_>),
+    is_sender_known: bool,
+) -> bool {
     let decides = |rule: &&&v1::AclRule| {
         if is_sender_known || rule.sources.is_empty() {
-            return matches(rule, packet);
+            return matches(rule, packet, way);
         }
         let of_any = v1::AclRule { sources: Vec::new(), ..(**rule).clone() };
-        rule.action() == v1::AclAction::AclAccept && matches(&of_any, packet)
+        rule.action() == v1::AclAction::AclAccept && matches(&of_any, packet, way)
     };
     rules.iter().find(decides).is_some_and(|rule| rule.action() == v1::AclAction::AclAccept)
 }
@@ -155,7 +160,9 @@ pub(crate) fn zone_warnings(
                 return warnings;
             };
             steps = left;
-            let passes = |packet: &Packet| accept(of(packet), packet, needed.is_sender_known);
+            let way = Way::received(interface);
+            let passes =
+                |packet: &Packet| accept(of(packet), (packet, way), needed.is_sender_known);
             if !needed.packets.iter().any(passes) {
                 warnings.push(warning(&needed, pair, &interface.name));
             }

@@ -179,6 +179,10 @@ pub struct Matches {
     pub fragment: Option<Fragment>,
     #[serde(rename = "stoa-acl:packet-length")]
     pub packet_length: LengthRange,
+    pub ingress_interface: Option<String>,
+    pub egress_interface: Option<String>,
+    #[serde(rename = "stoa-acl:vlan-id")]
+    pub vlan_id: Option<u32>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]

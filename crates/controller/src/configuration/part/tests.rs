@@ -31,7 +31,8 @@ fn references(text: &str) -> (usize, usize) {
 #[test]
 fn references_between_entries_are_known() {
     let known = [
-        // Interfaces of attachment points, which are in each part, their lists, conditions that are refused, and state.
+        // Interfaces of attachment points, which are in each part, their lists, interfaces that rules
+        // name, and state.
         ("ietf-access-control-list", (5, 0)),
         // The type itself, and references of state.
         ("ietf-interfaces", (4, 0)),
