@@ -10,6 +10,7 @@ mod flow_of;
 mod flow_profiles;
 mod interface_warnings;
 mod interfaces;
+mod judged_flows;
 mod paths;
 mod rules;
 mod sets;
@@ -22,7 +23,9 @@ mod zones;
 
 pub(crate) use capability::AccessLists;
 pub use evaluate::evaluate;
+pub(crate) use judged_flows::judged_flows;
 pub(crate) use paths::{pair_path, point_path};
+pub(crate) use sets::check_path;
 pub use walk::{Decision, Packet};
 pub(crate) use warnings::warnings;
 pub(crate) use zone_warnings::zone_warnings;
