@@ -13,9 +13,7 @@ use std::path::Path;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
-use stoa_lab::{
-    Configuration, Linux, NextHop, Result, Router, Side, Tool, Topology, stoa_binary,
-};
+use stoa_lab::{Configuration, Linux, NextHop, Result, Router, Side, Tool, Topology, stoa_binary};
 use stoa_scenarios::{Scenario, two_sides};
 
 use differences::{DIFFERENCES, Who};
@@ -47,7 +45,8 @@ const TRACKING: [(&str, &str); 16] = [
 type Verdicts = Vec<Vec<Verdict>>;
 
 fn scripts() -> Vec<Vec<Packet>> {
-    let script = |(_, text): &(&str, &str)| cases::steps(text).iter().map(|it| Packet::parse(it)).collect();
+    let script =
+        |(_, text): &(&str, &str)| cases::steps(text).iter().map(|it| Packet::parse(it)).collect();
     cases::CASES.iter().map(script).collect()
 }
 
@@ -71,9 +70,10 @@ fn by_linux(sides: &[Side], scripts: &[Vec<Packet>]) -> Result<Verdicts> {
 /// What Stoa does with the scripts.
 fn by_stoa(sides: &[Side], scripts: &[Vec<Packet>], place: Place) -> Result<Verdicts> {
     let topology = Topology::new(sides)?;
-    let configuration = BEHIND.into_iter().fold(Configuration::new(sides), |made, (prefix, hop)| {
-        made.route(prefix, NextHop::Via(hop))
-    });
+    let configuration =
+        BEHIND.into_iter().fold(Configuration::new(sides), |made, (prefix, hop)| {
+            made.route(prefix, NextHop::Via(hop))
+        });
     let mut configuration = configuration.json();
     configuration["ietf-access-control-list:acls"] = rules::stoa(place);
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
@@ -113,7 +113,8 @@ fn compare(one: &Verdicts, other: &Verdicts) -> BTreeMap<Which, [Verdict; 2]> {
 fn printed((name, family, step): Which, both: Option<&[Verdict; 2]>) -> String {
     let text = cases::CASES.iter().find(|(it, _)| *it == name).map_or("", |(_, text)| text);
     let packet = cases::steps(text).get(step - 1).cloned().unwrap_or_default();
-    let verdicts = both.map_or("no difference".to_owned(), |[one, other]| format!("{one} | {other}"));
+    let verdicts =
+        both.map_or("no difference".to_owned(), |[one, other]| format!("{one} | {other}"));
     format!("{name}, IPv{family}, packet {step} ({packet}): {verdicts}\n")
 }
 
@@ -156,7 +157,8 @@ fn verdicts_are_those_of_netfilter() -> Result<()> {
     let stoa = by_stoa(&sides, &scripts, Place::Input)?;
     let found = compare(&stoa, &linux);
     let by = found.iter().map(|(packet, both)| (*packet, more_lenient(both)));
-    let known: BTreeMap<_, _> = known().into_iter().map(|(packet, by)| (packet, Some(by))).collect();
+    let known: BTreeMap<_, _> =
+        known().into_iter().map(|(packet, by)| (packet, Some(by))).collect();
     let by: BTreeMap<_, _> = by.collect();
     let wrong: BTreeSet<_> =
         known.keys().chain(by.keys()).filter(|it| known.get(*it) != by.get(*it)).collect();

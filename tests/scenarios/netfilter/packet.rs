@@ -36,7 +36,11 @@ pub struct Ends {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Tcp { flags: u8, sequence: u32, acknowledgement: u32 },
+    Tcp {
+        flags: u8,
+        sequence: u32,
+        acknowledgement: u32,
+    },
     Udp,
     /// Types of ICMP and ICMPv6, and the identifier.
     Query([u8; 2], u16),
@@ -265,7 +269,7 @@ impl Packet {
         match self.addresses(ends) {
             [IpAddr::V4(source), IpAddr::V4(destination)] => {
                 let fragment = piece.map_or(0, |piece| {
-                    (piece.offset / 8) as u16 | u16::from(piece.more) * ipv4::MORE_FRAGMENTS
+                    (piece.offset / 8) as u16 | (u16::from(piece.more) * ipv4::MORE_FRAGMENTS)
                 });
                 let builder = ipv4::Builder {
                     time_to_live: self.ttl,

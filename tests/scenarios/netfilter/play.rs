@@ -57,8 +57,17 @@ fn ends(number: usize, six: bool) -> Ends {
     let address = |block: usize| -> IpAddr {
         let number = number + 1;
         if six {
-            Ipv6Addr::new(0x2001, 0xdb8, [0x64, 0x80, 0x128, 0x144][block], 0, 0, 0, 0, number as u16)
-                .into()
+            Ipv6Addr::new(
+                0x2001,
+                0xdb8,
+                [0x64, 0x80, 0x128, 0x144][block],
+                0,
+                0,
+                0,
+                0,
+                number as u16,
+            )
+            .into()
         } else {
             let third = [64, 80, 128, 144][block] + number / 256;
             Ipv4Addr::new(198, 18, third as u8, (number % 256) as u8).into()
@@ -145,7 +154,8 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// Errors of the lab.
     pub fn new(topology: &Topology, scripts: &'a [Vec<Packet>]) -> Result<Self> {
-        let station = |label: &str| Station::open(topology.host(label), &topology.router_mac(label)?);
+        let station =
+            |label: &str| Station::open(topology.host(label), &topology.router_mac(label)?);
         let run = |(number, packets): (usize, &'a Vec<Packet>)| {
             [false, true].map(|six| Run {
                 packets,
@@ -246,7 +256,8 @@ impl<'a> Stage<'a> {
             self.runs[run].verdicts[step].passes = true;
             return;
         }
-        let is_to = |ends: &Ends| seen.destination == ends.usual[at] || seen.destination == ends.other[at];
+        let is_to =
+            |ends: &Ends| seen.destination == ends.usual[at] || seen.destination == ends.other[at];
         let Some(run) = self.runs.iter_mut().find(|run| is_to(&run.ends)) else { return };
         // A fragment that is a whole packet may have lost its header.
         let is_whole = |packet: &&Packet| {

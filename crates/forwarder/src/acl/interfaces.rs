@@ -43,6 +43,12 @@ pub struct Ends {
 }
 
 impl Ends {
+    /// Of a packet between two interfaces. `is_own`: the router itself sends it.
+    pub fn of(attributes: &Attributes, (received, sent): (u32, u32), is_own: bool) -> Self {
+        let received = if is_own { OWN } else { attributes.acl_of(received) };
+        Self { received, sent: attributes.acl_of(sent) }
+    }
+
     /// Writes them into a lane of keys with a length.
     #[inline(always)]
     pub(super) fn write<F: Family>(self, columns: &mut [[u32; LANES]], lane: usize) {

@@ -16,6 +16,7 @@ use stoa_wire::tcp::flag::SYN;
 
 use super::Set;
 use crate::acl::flow_vrf;
+use crate::acl::interfaces::Ends;
 use crate::acl::keys::{self, Ip4, Ip6};
 use crate::control::desired::AclRuleKey;
 use crate::control::forwarder_state::ForwarderState;
@@ -175,10 +176,13 @@ impl ForwarderState {
     fn of_lists(&self, packet: &Traced<'_>, set: &Set) -> Option<AclDecision> {
         let acls = &self.capabilities.acl;
         let classifier = acls.sets.get(set)?;
+        let record = packet.record;
+        let ends = (record.rx_if, record.tx_if);
+        let ends = Ends::of(&self.shared.attributes, ends, record.flags & flags::OWN != 0);
         let entry = match (packet.fields.kind.malformed(), packet.is_ip4) {
             (Some(_), _) => return None,
-            (None, true) => keys::first::<Ip4>(&classifier.reader, &packet.fields),
-            (None, false) => keys::first::<Ip6>(&classifier.reader, &packet.fields),
+            (None, true) => keys::first::<Ip4>(&classifier.reader, &packet.fields, ends),
+            (None, false) => keys::first::<Ip6>(&classifier.reader, &packet.fields, ends),
         };
         if entry == NO_RULE {
             let lists = if set.lists.len() == 1 { "list" } else { "lists" };

@@ -11,7 +11,7 @@ use crate::flow::flows::Now;
 use crate::flow::tcp::Direction;
 
 /// Bits of [`Kind`] of packets that are malformed or parts of others.
-const NOT_WHOLE: u32 = Kind::FIRST | Kind::LATER | 7 * Kind::MALFORMED;
+const NOT_WHOLE: u32 = Kind::FIRST | Kind::LATER | (7 * Kind::MALFORMED);
 
 /// By what the flows of a vector are compared.
 #[derive(Clone, Copy, Debug)]
