@@ -33,7 +33,7 @@ fn bench_options_out_of_range_are_wrong_usage() {
         &["--vrfs", "256"],
         &["--vrfs", "4", "--vlans", "3"],
         &["--vrfs", "4", "--routes", "8", "--update-rate", "1"],
-        &["--acl", "acl:4097"],
+        &["--acl", "acl:131073"],
         &["--acl", "rules:9"],
         &["--feature", "urpf"],
         &["--feature", "urpf-strict,urpf-loose"],

@@ -366,8 +366,8 @@ pub(super) mod tests {
         let both = vec![Feature::UrpfStrict, Feature::UrpfLoose];
         assert!(refused(&|it| it.features = both.clone()).contains("one mode"));
         let rules = |kind: &str| kind.parse().ok();
-        assert_eq!(refused(&|it| it.acl = rules("acl:4096")), "");
-        assert!(refused(&|it| it.acl = rules("acl:4097")).contains("give 4096 or fewer"));
+        assert_eq!(refused(&|it| it.acl = rules("acl:131072")), "");
+        assert!(refused(&|it| it.acl = rules("acl:131073")).contains("give 131072 or fewer"));
         let strict = vec![Feature::UrpfStrict];
         let many = |it: &mut Workload| (it.features, it.flows) = (strict.clone(), 16_385);
         assert!(refused(&many).contains("at most 16384"));

@@ -132,7 +132,7 @@ struct Layout {
     /// Features of one more interface, which has no traffic: what others pay for a feature
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     feature_elsewhere: Vec<Feature>,
-    /// Attach an access list of generated rules to the receiving interfaces (N: 1 to 4096); all rules accept
+    /// Attach an access list of generated rules to the receiving interfaces (N: 1 to 131072); all rules accept
     #[arg(long, value_name = "acl:N|firewall:N|chain:N")]
     acl: Option<RuleSet>,
     /// Make the rules of --acl stateful: packets belong to as many flows as --flows for each destination
