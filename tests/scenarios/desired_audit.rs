@@ -56,6 +56,12 @@ fn configuration() -> Value {
             "interface-id": "gre0",
             "ingress": { "acl-sets": { "acl-set": [{ "name": "web" }] } },
         }] },
+        "stoa-acl:zones": { "zone": [
+            { "name": "inside", "interface": ["gre0"] }, { "name": "outside", "interface": ["lan"] },
+        ] },
+        "stoa-acl:zone-pairs": { "zone-pair": [
+            { "from": "inside", "to": "outside", "acl-sets": { "acl-set": [{ "name": "web" }] } },
+        ] },
     });
     json!({
         "ietf-access-control-list:acls": lists,
