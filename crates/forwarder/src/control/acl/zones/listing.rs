@@ -27,6 +27,9 @@ impl ForwarderState {
             _ if four != six => "of IPv4 and IPv6 differ".to_owned(),
             name => name.unwrap_or_default(),
         };
+        let number = u8::try_from(four).ok().filter(|_| !interface.zone.is_empty());
+        let cookies = number.map(|number| self.shared.flows.syn_cookies().zone(number));
+        interface.zone_syn_cookies = cookies.and_then(|it| it.threshold);
     }
 
     /// Adds the pairs that workers have with the classifiers of their lists.
@@ -72,6 +75,8 @@ impl ForwarderState {
             pairs: zones.pairs.iter().map(state).collect(),
             unpaired_packets: unpaired.packets,
             unpaired_bytes: unpaired.bytes,
+            syn_cookies: self.list_syn_cookies(),
+            syn_cookies_refused: self.shared.flows.syn_cookies().refused(),
         }
     }
 
