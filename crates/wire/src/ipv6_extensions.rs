@@ -124,6 +124,15 @@ pub const fn is_extension(next_header: u8) -> bool {
     )
 }
 
+/// What a packet carries of which an ICMP error quotes the beginning, from its fixed header on (RFC 4443 section 3).
+///
+/// # Errors
+/// It ends within its headers, or an extension header is out of place or one of too many.
+pub fn quoted(packet: &[u8]) -> Result<Upper<'_>, Ip6Error> {
+    let next = *packet.get(6).ok_or(Ip6Error::Truncated)?;
+    Extensions::new(next, packet).upper()
+}
+
 /// The extension headers one by one; ends after the first that is wrong, and after a fragment
 /// header that is not the first fragment's.
 #[derive(Clone, Debug)]

@@ -196,7 +196,10 @@ impl Side {
             Direction::Original => is_settled,
             Direction::Reply => admits_replies(flags),
         };
-        if packet.kind.0 & Kind::FIRST != 0 {
+        if packet.kind.0 & Kind::FIRST != 0
+            && self.objection((id, direction), packet, now).is_none()
+        {
+            // What the connection refuses is followed by nothing.
             let (vrf, passed) = (flow.key().vrf, Passed { id, start: flow.start(), direction });
             if self.pieces.first((packet, vrf), passed, now.tick) {
                 return Followed::Drop(Drop::FragmentOverlap);

@@ -253,6 +253,13 @@ fn pings_and_errors_belong_to_flows() {
     assert_eq!(into(&mut lab, errors((5000, 53))), 4);
     assert_eq!(into(&mut lab, errors((5001, 53))), 0);
     lab.assert_dropped(&[("acl-input", 4)]);
+    // Extension headers of the packet.
+    let [_, six] = udp_there((5000, 53));
+    let builder = ipv6::Builder::new(host6(1), host6(2), protocol::DESTINATION_OPTIONS);
+    let six = ip6(&builder, &[&[protocol::UDP, 0, 1, 4, 0, 0, 0, 0], &six[40..]].concat());
+    assert_eq!(into(&mut lab, [icmp6(1, 4, [0; 4], &six[..56])]), 1);
+    assert_eq!(into(&mut lab, [icmp6(1, 4, [0; 4], &six[..50])]), 0);
+    lab.assert_dropped(&[("acl-input", 1)]);
     // Not to another host than the sender of the packet.
     let mut stolen = icmp4(3, 1, [0; 4], &udp_there((5000, 53))[0][..28]);
     stolen[28 + 12..28 + 16].copy_from_slice(&Ipv4Addr::new(10, 0, 1, 99).octets());

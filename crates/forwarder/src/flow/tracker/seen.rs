@@ -7,9 +7,9 @@ use stoa_tables::classifier::Fragment;
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::FlowKey;
 use stoa_wire::checksum::Pseudo;
-use stoa_wire::icmp_query;
-use stoa_wire::protocol::{FRAGMENT, ICMP4, ICMP6, TCP, has_ports};
+use stoa_wire::protocol::{ICMP4, ICMP6, TCP, has_ports};
 use stoa_wire::tcp::{self, flag};
+use stoa_wire::{icmp_query, ipv6_extensions};
 
 use crate::flow::fields::{Kind, Place};
 use crate::flow::tcp::{Direction, Segment};
@@ -121,17 +121,12 @@ fn about4(outer: &[u8], inner: &[u8], vrf: u16) -> Option<About> {
 }
 
 fn about6(outer: &[u8], inner: &[u8], vrf: u16) -> Option<About> {
-    let (header, mut upper) = inner.split_first_chunk::<40>()?;
+    let header = inner.first_chunk::<40>()?;
     if header[0] >> 4 != 6 || outer.get(24..40)? != &header[8..24] {
         return None;
     }
-    let mut protocol = header[6];
-    if let (FRAGMENT, Some((fragment, rest))) = (protocol, upper.split_first_chunk::<8>()) {
-        if u16::from_be_bytes([fragment[2], fragment[3]]) & 0xfff8 != 0 {
-            return None;
-        }
-        (protocol, upper) = (fragment[0], rest);
-    }
+    let quoted = ipv6_extensions::quoted(inner).ok().filter(|it| it.has_header())?;
+    let (protocol, upper) = (quoted.protocol, quoted.payload);
     let (source_port, destination_port) = ports_of(protocol, upper, true)?;
     let address = |at: usize| {
         let octets = header.get(at..at + 16).and_then(|it| it.first_chunk::<16>());
