@@ -35,6 +35,7 @@ mod memif_testpmd;
 mod mixed_interfaces;
 mod mtu;
 mod ndisc6;
+mod netfilter;
 mod nmap;
 mod no_root;
 mod pcap;

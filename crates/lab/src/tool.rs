@@ -76,6 +76,8 @@ impl Tool {
     pub const CHROMIUM: Self = Self { program: "chromium", package: "chromium", group: "test" };
     /// Runs the script that controls the browser.
     pub const NODE: Self = Self { program: "node", package: "nodejs", group: "build" };
+    /// nftables' `nft`: the kernel's packet filter.
+    pub const NFT: Self = Self { program: "nft", package: "nftables", group: "test" };
     /// `curl`.
     pub const CURL: Self = Self { program: "curl", package: "curl", group: "test" };
     /// FreeRADIUS: authenticates users.
