@@ -17,7 +17,7 @@ const TOLERANCE: f64 = 5.0;
 const LOOPS: u32 = 480;
 
 /// Cases: a name, and options of `stoa bench forward`.
-const CASES: [(&str, &[&str]); 4] = [
+const CASES: [(&str, &[&str]); 8] = [
     ("ip4", &["--routes", "1000", "--destinations", "1000"]),
     ("ip6", &["--family", "ip6", "--routes", "1000", "--destinations", "1000"]),
     ("vlan", &["--vlan"]),
@@ -25,14 +25,21 @@ const CASES: [(&str, &[&str]); 4] = [
         "imix2",
         &["--mix", "imix2", "--routes", "1000", "--destinations", "1000", "--next-hops", "4"],
     ),
+    // Access lists of 600 rules: without state, of a pair of zones, packets of 1,024 flows, and each packet a new flow.
+    ("rules", &["--acl", "acl:600", "--routes", "1000", "--destinations", "1000"]),
+    ("zones", &["--acl", "acl:600", "--zones", "--routes", "1000", "--destinations", "1000"]),
+    ("flows", &["--acl", "acl:600", "--stateful", "--flows", "64", "--destinations", "16"]),
+    ("new", &["--acl", "acl:600", "--stateful", "--flows", "131072"]),
 ];
 
 /// Nodes, and substrings of their function's name. Counts include called functions.
-const NODES: [(&str, [&str; 2]); 6] = [
+const NODES: [(&str, [&str; 2]); 7] = [
     ("ethernet-input", ["EthernetInput", "::process"]),
     ("ip4-input", ["Ip4Input", "::process"]),
     ("ip6-input", ["Ip6Input", "::process"]),
     ("rewrite", ["rewrite::Rewrite", "::process"]),
+    // All nodes of access lists and zones together.
+    ("acl", ["acl::node::AclNode", "::process"]),
     ("generator-input", ["GeneratorRx", "::receive"]),
     ("main-loop", ["worker::main_loop::Worker", "Worker::run_once"]),
 ];

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use stoa_forwarder::acl::Action;
-use stoa_forwarder::control::desired::{AclRule, AclSets, DesiredState, Fragments, RuleOfList};
+use stoa_forwarder::control::desired::{
+    AclRule, AclSets, DesiredState, Fragments, RuleOfList, ZonePair,
+};
 use stoa_tables::classifier::{self, Fragment, Range};
 use stoa_wire::protocol::{ICMP4, ICMP6};
 
@@ -39,6 +41,15 @@ pub(super) fn add(
         lists.push(list.to_owned());
     }
     sets
+}
+
+/// The zones of receiving and of sending interfaces.
+pub(super) const ZONES: [&str; 2] = ["in", "out"];
+
+/// Gives the lists to the pair of both zones.
+pub(super) fn attach_to_zones(desired: &mut DesiredState, sets: AclSets) {
+    let pair = ZonePair { acls4: sets.in4, acls6: sets.in6 };
+    desired.zone_pairs.insert(ZONES.map(str::to_owned).into(), pair);
 }
 
 /// The same rule as an entry of a list. Access lists do not match interfaces, VLANs and states of flows.

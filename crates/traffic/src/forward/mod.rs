@@ -100,6 +100,8 @@ pub struct Figures {
     pub acl: Option<String>,
     /// Whether these are stateful.
     pub stateful: bool,
+    /// Whether a pair of zones has the rules.
+    pub zones: bool,
     /// Whether frames were tagged.
     pub vlan: bool,
     /// Flows.
@@ -152,6 +154,7 @@ impl Figures {
             features_elsewhere: feature::names(&workload.features_elsewhere),
             acl: workload.acl.map(|set| set.to_string()),
             stateful: workload.is_stateful,
+            zones: workload.has_zones,
             vlan: workload.is_tagged,
             flows: workload.flows,
             update_rate: workload.update_rate,

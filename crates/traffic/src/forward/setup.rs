@@ -49,8 +49,11 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
     let mut features = workload.features.iter().chain(&workload.features_elsewhere);
     desired.noop_origin = features.any(|feature| feature.is_of_router());
     let rules = workload.acl.map(|set| (set, workload.is_stateful));
-    let acls =
+    let mut acls =
         rules.map(|rules| access_lists::add(&mut desired, rules, tables)).unwrap_or_default();
+    if workload.has_zones {
+        access_lists::attach_to_zones(&mut desired, std::mem::take(&mut acls));
+    }
     for at in 0..layout.interfaces() {
         let mut interface = interface(layout, tables, (Side::In, at));
         interface.acls.clone_from(&acls);
@@ -111,6 +114,9 @@ fn add_tunnels(
 /// Enables the features of one side of the router on an interface.
 fn enable(workload: &Workload, side: Side, interface: &mut Interface) {
     let is_output = matches!(side, Side::Out);
+    if workload.has_zones {
+        interface.zone = access_lists::ZONES[usize::from(is_output)].to_owned();
+    }
     let features = workload.features.iter().filter(|feature| feature.is_output() == is_output);
     features.for_each(|feature| feature.enable(interface));
 }

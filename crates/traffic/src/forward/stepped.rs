@@ -111,6 +111,10 @@ mod tests {
         let rules = "firewall:300".parse().ok();
         let nodes = ["ip4-acl-input", "ip6-acl-input"];
         all_forwarded(|it| (it.acl, it.mix) = (rules, Some(Mix::Imix2)), &nodes);
+        let zones = |it: &mut Workload| {
+            (it.acl, it.has_zones, it.mix) = (rules, true, Some(Mix::Imix2));
+        };
+        all_forwarded(zones, &["ip4-zone-output", "ip6-zone-output"]);
         all_forwarded(|it| (it.vrfs, it.vlans, it.ports, it.next_hops) = (3, 5, 2, 7), &[]);
         all_forwarded(|it| it.mix = Some(Mix::Campus), &[]);
         all_forwarded(|it| it.features_elsewhere = vec![Feature::UrpfLoose], &[]);

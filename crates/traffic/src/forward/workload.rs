@@ -131,6 +131,8 @@ pub struct Workload {
     /// Whether these rules are stateful, so that packets belong to flows: as many as [`Workload::flows`] for each
     /// destination.
     pub is_stateful: bool,
+    /// Whether a pair of zones has the lists, in place of the receiving interfaces.
+    pub has_zones: bool,
     /// Whether received and sent frames have a VLAN tag.
     pub is_tagged: bool,
     /// A mix of frame sizes in place of `frame`.
@@ -263,6 +265,9 @@ impl Workload {
         if self.is_stateful && self.acl.is_none() {
             return Err("stateful rules are rules of a list: add --acl acl:600".to_owned());
         }
+        if self.has_zones && (self.acl.is_none() || self.tunnels > 0) {
+            return Err("zones have a list and no tunnels: add --acl acl:600".to_owned());
+        }
         if self.is_stateful && self.tracked_flows() > TRACKED_MAX {
             return Err(format!(
                 "{} flows for each of {} destinations: stateful rules follow at most {TRACKED_MAX} flows here; give \
@@ -328,6 +333,7 @@ pub(super) mod tests {
             features: Vec::new(),
             features_elsewhere: Vec::new(),
             acl: None,
+            has_zones: false,
             is_stateful: false,
             is_tagged: false,
             frame: 64,

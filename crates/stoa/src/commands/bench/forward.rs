@@ -138,6 +138,9 @@ struct Layout {
     /// Make the rules of --acl stateful: packets belong to as many flows as --flows for each destination
     #[arg(long, requires = "acl")]
     stateful: bool,
+    /// Attach the list of --acl to a pair of zones: from the receiving to the sending interfaces
+    #[arg(long, requires = "acl")]
+    zones: bool,
 }
 
 fn workload(forward: Arguments) -> Result<Workload, Failure> {
@@ -164,6 +167,7 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         features_elsewhere: forward.layout.feature_elsewhere,
         acl: forward.layout.acl,
         is_stateful: forward.layout.stateful,
+        has_zones: forward.layout.zones,
         is_tagged: forward.vlan,
         frame: forward.frame.unwrap_or(shortest),
         mix: forward.mix,
@@ -248,6 +252,7 @@ fn layout(figures: &Figures) -> String {
     parts.extend(figures.features.iter().map(|name| (*name).to_owned()));
     let stateful = if figures.stateful { "stateful " } else { "" };
     parts.extend(figures.acl.iter().map(|set| format!("{stateful}access list {set}")));
+    parts.extend(figures.zones.then(|| "between zones".to_owned()));
     parts.extend(figures.features_elsewhere.iter().map(|name| format!("{name} elsewhere")));
     parts.iter().map(|part| format!(", {part}")).collect()
 }
