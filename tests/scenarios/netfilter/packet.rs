@@ -265,7 +265,7 @@ impl Packet {
         match self.addresses(ends) {
             [IpAddr::V4(source), IpAddr::V4(destination)] => {
                 let fragment = piece.map_or(0, |piece| {
-                    (piece.offset / 8) as u16 | u16::from(piece.more) * ipv4::MORE_FRAGMENTS
+                    (piece.offset / 8) as u16 | (u16::from(piece.more) * ipv4::MORE_FRAGMENTS)
                 });
                 let builder = ipv4::Builder {
                     time_to_live: self.ttl,
