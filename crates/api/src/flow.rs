@@ -1,6 +1,24 @@
-//! How flows of stateful rules are followed unless a profile says otherwise.
+//! The states of flows of stateful rules, and how flows are followed unless a profile says otherwise.
 
 use crate::v1;
+
+/// The states of flows, as [`v1::FlowState::state`] has them. Each has a timeout of its own.
+pub const STATES: [&str; 11] = [
+    "tcp-opening",
+    "tcp-established",
+    "tcp-half-closed",
+    "tcp-closing",
+    "tcp-time-wait",
+    "tcp-reset",
+    "udp-new",
+    "udp-replied",
+    "icmp",
+    "other-new",
+    "other-replied",
+];
+
+/// What selects suspended flows, whatever their state, in [`v1::FlowFilter::states`].
+pub const SUSPENDED: &str = "suspended";
 
 /// The profile of rules without one: the shortest timeouts that the RFCs allow, or recommend.
 pub const fn default_profile() -> v1::FlowProfile {

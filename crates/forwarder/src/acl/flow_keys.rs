@@ -26,7 +26,7 @@ pub trait FlowKeys {
 
 /// A VRF in keys: the bits of its slot, and the lower ones of how often that was used. 256 VRFs fit.
 #[inline(always)]
-pub(super) const fn flow_vrf(vrf: u32) -> u16 {
+pub(crate) const fn flow_vrf(vrf: u32) -> u16 {
     (vrf >> 4) as u16 & 0xff00 | vrf as u16 & 0xff
 }
 

@@ -18,6 +18,7 @@ mod stateful;
 pub mod zones;
 
 pub use beside::{beside_arc4, beside_arc6};
+pub(crate) use flow_keys::flow_vrf;
 pub use limit::RuleLimit;
 pub use node::{EDGES4, EDGES6, make_input4, make_input6, make_output4, make_output6};
 

@@ -28,6 +28,7 @@ impl ForwarderState {
     ) -> Result<v1::Applied, ApplyError> {
         let desired = held.desired();
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
+        let policy = self.flow_policy();
         let step = Step { held, touched, interfaces: &TouchedInterfaces::default() };
         for capability in &CAPABILITIES {
             (capability.prepare)(self, &step)?;
@@ -60,6 +61,7 @@ impl ForwarderState {
         self.fib.settle();
         self.graveyard.sweep();
         self.service_touched(&interfaces.indexes);
+        self.add_judged_flows(policy, &mut applied);
         Ok(applied)
     }
 

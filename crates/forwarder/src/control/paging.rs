@@ -7,10 +7,11 @@ use tokio::sync::mpsc::Sender;
 use tonic::{Code, Status};
 
 use super::RouteListing;
-use super::acl::{FlowPosition, RowPosition};
+use super::acl::RowPosition;
 use super::apply::Forwarder;
 use super::forwarder_state::ForwarderState;
 use super::service::{Service, full};
+use crate::flow::selection::Selection;
 
 /// Routes per page: about a millisecond of the control thread.
 pub(super) const PAGE: usize = 1024;
@@ -166,18 +167,24 @@ impl Service {
         self.send_pages((only, None), page, sender).await;
     }
 
-    /// Sends the flows that meet a filter.
+    /// Sends selected flows.
     pub(super) async fn list_flows_to(
         &self,
-        filter: v1::ListFlowsRequest,
+        selection: Selection,
         sender: &Sender<Result<v1::FlowState, Status>>,
     ) {
-        type Position = (v1::ListFlowsRequest, FlowPosition);
-        let page = |state: &mut ForwarderState, (filter, from): Position| {
-            let (flows, next) = state.list_flows(&filter, from);
-            (flows, next.map(|next| (filter, next)))
-        };
-        self.send_pages((filter, (true, 0)), page, sender).await;
+        let page = move |state: &mut ForwarderState, from| state.list_flows(&selection, from);
+        self.send_pages((true, 0), page, sender).await;
+    }
+
+    /// Sends how many of the selected flows have each state, in parts.
+    pub(super) async fn count_flows_to(
+        &self,
+        selection: Selection,
+        sender: &Sender<Result<v1::FlowCount, Status>>,
+    ) {
+        let page = move |state: &mut ForwarderState, from| state.count_flows(&selection, from);
+        self.send_pages((true, 0), page, sender).await;
     }
 
     /// Sends routes.

@@ -12,6 +12,7 @@ use stoa_tables::flow_table::{FlowCapacity, FlowError, FlowReader, FlowTable, Se
 use stoa_tables::lpm::Kernel;
 
 use super::profiles::Profiles;
+use super::selection::{Selection, SharedSelection};
 use super::tracker::FlowTracker;
 
 /// Seconds and milliseconds of workers, with any origin; both wrap.
@@ -37,7 +38,9 @@ pub struct FlowCounts {
     pub refused: Counter,
     /// Packets dropped because their source had as many flows as it may have.
     pub source_limited: Counter,
-    /// Which call of [`Flows::clear`] the worker has followed.
+    /// Flows that were cleared.
+    pub(super) removed: Counter,
+    /// Which call of [`Flows::clear`] or [`Flows::clear_selected`] the worker has followed.
     pub(super) followed: AtomicU32,
 }
 
@@ -66,8 +69,9 @@ pub struct Flows {
     four: Family,
     six: Family,
     quiescence: Arc<Quiescence>,
-    /// How often all flows were cleared.
+    /// Which flows were cleared last: odd for all, even for those of `selection`. It grows each time.
     cleared: AtomicU32,
+    selection: SharedSelection,
     skipped: AtomicU64,
     profiles: Profiles,
 }
@@ -120,6 +124,7 @@ impl Flows {
             six: Family::new(FlowCapacity { ip6, ..none }, kernel, workers)?,
             quiescence: Arc::clone(quiescence),
             cleared: AtomicU32::new(0),
+            selection: SharedSelection::default(),
             skipped: AtomicU64::new(0),
             profiles: Profiles::default(),
         })
@@ -199,17 +204,38 @@ impl Flows {
     /// Has workers remove all flows, which takes them a while ([`Self::is_clear`]). Those that begin meanwhile may go,
     /// too.
     pub fn clear(&self) {
-        self.cleared.fetch_add(1, Ordering::Release);
+        self.cleared.store((self.cleared() | 1).wrapping_add(2), Ordering::Release);
     }
 
-    /// Whether workers have removed all flows that there were at the last call of [`Self::clear`].
+    /// The same for some flows. Returns false, and does nothing, while workers still remove others.
+    pub fn clear_selected(&self, selection: &Selection) -> bool {
+        // No worker loads the selection after it has followed.
+        let is_clear = self.is_clear();
+        if is_clear {
+            self.selection.store(selection);
+            self.cleared.store((self.cleared() & !1).wrapping_add(2), Ordering::Release);
+        }
+        is_clear
+    }
+
+    /// Which flows are being cleared, if `cleared` is the last value of [`Self::cleared`].
+    pub(super) fn selected(&self, cleared: u32) -> Selection {
+        if cleared & 1 == 1 { Selection::default() } else { self.selection.load() }
+    }
+
+    /// How many flows were cleared since the start.
+    pub fn removed(&self) -> u64 {
+        self.four.counts.iter().chain(&self.six.counts).map(|counts| counts.removed.get()).sum()
+    }
+
+    /// Whether workers have removed all flows that the last call of [`Self::clear`] or [`Self::clear_selected`] meant.
     pub fn is_clear(&self) -> bool {
         let cleared = self.cleared();
         let mut all = self.four.counts.iter().chain(&self.six.counts);
         all.all(|counts| counts.followed.load(Ordering::Acquire) == cleared)
     }
 
-    /// How often [`Self::clear`] was called, modulo 2^32.
+    /// Which call of [`Self::clear`] or [`Self::clear_selected`] was the last.
     pub(super) fn cleared(&self) -> u32 {
         self.cleared.load(Ordering::Acquire)
     }

@@ -24,6 +24,7 @@ mod fields_avx2;
 pub mod flows;
 pub mod fragments;
 pub mod profiles;
+pub mod selection;
 pub mod tcp;
 pub mod timeouts;
 pub mod tracker;

@@ -23,6 +23,7 @@ use super::exchange::Exchange;
 use super::fields::Kind;
 use super::flows::{FlowCounts, Flows, Now};
 use super::profiles::{Copied, profile_of, with_profile};
+use super::selection::Selection;
 use super::tcp::Direction;
 use super::timeouts::Class;
 use crate::drops::Drop;
@@ -97,8 +98,9 @@ pub struct Side {
     pieces: Pieces,
     /// Free ids that creations keep: removed ones are free only after a grace period.
     reserve: u32,
-    /// How often all flows had been cleared, and where clearing goes on.
+    /// Which clearing of flows this side has seen, which flows it concerns, and where it goes on.
     cleared: u32,
+    selection: Selection,
     sweep: Option<u32>,
     /// Whether the vector that is being processed has created flows, and has asked for free ids.
     has_created: bool,
@@ -118,6 +120,7 @@ impl Side {
             pieces: Pieces::new(),
             reserve: (capacity / 64).clamp(4, 256).min(capacity / 2),
             cleared: flows.cleared(),
+            selection: Selection::default(),
             sweep: None,
             has_created: false,
             has_reclaimed: false,

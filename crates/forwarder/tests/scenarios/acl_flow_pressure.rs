@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use stoa_forwarder::flow::selection::Selection;
 use stoa_wire::tcp::flag;
 
 use crate::acl_stateful::{
@@ -81,7 +82,7 @@ fn a_source_at_its_limit_keeps_no_other_one_out() {
     await_flows(&mut lab, 0);
     assert_eq!(flood(&mut lab, 11_000..11_016), 32);
     lab.assert_dropped(&[]);
-    lab.state().clear_flows();
+    assert!(lab.state().clear_flows(&Selection::default()));
     await_flows(&mut lab, 0);
     assert_eq!(flood(&mut lab, 12_000..12_020), 32);
     lab.assert_dropped(&[("flow-source-limit", 8)]);

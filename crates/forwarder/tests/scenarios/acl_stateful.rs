@@ -7,6 +7,7 @@ use stoa_api::v1;
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::Limits;
 use stoa_forwarder::control::desired::RuleOfList;
+use stoa_forwarder::flow::selection::Selection;
 use stoa_wire::checksum::{Pseudo, finish, sum};
 use stoa_wire::tcp::{self, flag};
 use stoa_wire::{ipv4, ipv6, protocol};
@@ -103,7 +104,7 @@ pub fn into(lab: &mut Lab, packets: impl IntoIterator<Item = Vec<u8>>) -> usize 
 pub fn flows(lab: &mut Lab) -> Vec<v1::FlowState> {
     let (mut all, mut next) = (Vec::new(), Some((true, 0)));
     while let Some(from) = next {
-        let (page, rest) = lab.state().list_flows(&v1::ListFlowsRequest::default(), from);
+        let (page, rest) = lab.state().list_flows(&Selection::default(), from);
         all.extend(page);
         next = rest;
     }
@@ -121,6 +122,18 @@ pub fn await_flows(lab: &mut Lab, count: usize) {
     while flows(lab).len() != count {
         assert!(Instant::now() < deadline, "{:?}", flows(lab));
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Clears the flows that a filter means.
+#[track_caller]
+pub fn clear(lab: &mut Lab, filter: &v1::FlowFilter) {
+    let selection = lab.state().flow_selection(filter).unwrap();
+    assert!(lab.state().clear_flows(&selection));
+    let deadline = Instant::now() + LONG;
+    while !lab.state().are_flows_clear() {
+        assert!(Instant::now() < deadline, "{:?}", flows(lab));
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -198,13 +211,9 @@ fn connections_are_followed_to_their_end() {
     assert_eq!(states(&mut lab), ["tcp-reset"; 2]);
     lab.assert_dropped(&[]);
     assert!(lab.state().are_flows_clear());
-    assert_eq!(lab.state().clear_flows(), 2);
-    let deadline = Instant::now() + LONG;
-    while !lab.state().are_flows_clear() {
-        assert!(Instant::now() < deadline, "{:?}", flows(&mut lab));
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    clear(&mut lab, &v1::FlowFilter::default());
     assert!(flows(&mut lab).is_empty());
+    assert_eq!(lab.state().cleared_flows(), 2);
 }
 
 /// An ICMP message of host 2 to host 1.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::RuleOfList;
+use stoa_forwarder::flow::selection::Selection;
 use stoa_wire::checksum::{finish, sum};
 use stoa_wire::tcp::flag;
 use stoa_wire::{ipv4, protocol};
@@ -19,12 +20,15 @@ use crate::harness::*;
 fn a_change_of_rules_judges_flows_anew() {
     let to_web = |rule| gate(RuleOfList { destination_ports: vec![(80, 80)], ..rule });
     let any = stateful(RuleOfList { protocols: vec![protocol::UDP], ..all(Action::Accept) });
-    let mut lab = Lab::new(&gate(any.clone()));
+    let mut lab = Lab::new(&gate(RuleOfList { is_stateful: false, ..any.clone() }));
+    let applied = lab.apply(&gate(any.clone())).unwrap();
+    assert!(applied.begins_flows && applied.flows_to_judge == 0);
     let packets = || udp_there((5000, 80)).into_iter().chain(udp_there((5000, 81)));
     let replies = || udp_back((80, 5000)).into_iter().chain(udp_back((81, 5000)));
     assert_eq!((out(&mut lab, packets()), into(&mut lab, replies())), (4, 4));
     // A rule less: replies pass until the next packet of the other direction is judged.
-    lab.apply(&to_web(any.clone())).unwrap();
+    let applied = lab.apply(&to_web(any.clone())).unwrap();
+    assert!(!applied.begins_flows && applied.flows_to_judge == 4, "{applied:?}");
     lab.settle();
     assert_eq!(into(&mut lab, replies()), 4);
     assert_eq!(out(&mut lab, packets()), 2);
@@ -191,6 +195,6 @@ fn hostile_packets_are_accounted_for() {
         }
     }
     assert!(flows(&mut lab).len() <= 128);
-    lab.state().clear_flows();
+    assert!(lab.state().clear_flows(&Selection::default()));
     await_flows(&mut lab, 0);
 }

@@ -5,6 +5,7 @@ mod acl;
 mod acl_changes;
 mod acl_flow_pressure;
 mod acl_flow_profile;
+mod acl_flow_selection;
 mod acl_log;
 mod acl_rate_limit;
 mod acl_sets;

@@ -20,12 +20,12 @@ fn zone(setup: Setup, interface: &str, zone: &str) -> Setup {
 }
 
 /// West is in the zone lan, east in wan, north in none.
-fn zoned(setup: Setup) -> Setup {
+pub fn zoned(setup: Setup) -> Setup {
     zone(zone(setup, "west", "lan"), "east", "wan")
 }
 
 /// Adds a pair with these lists for both families, or replaces it.
-fn pair(mut setup: Setup, (from, to): (&str, &str), acls: &[&str]) -> Setup {
+pub fn pair(mut setup: Setup, (from, to): (&str, &str), acls: &[&str]) -> Setup {
     let acls: Vec<String> = acls.iter().map(|acl| (*acl).to_owned()).collect();
     let pair = ZonePair { acls4: acls.clone(), acls6: acls };
     setup.0.zone_pairs.insert((from.to_owned(), to.to_owned()), pair);

@@ -6,6 +6,7 @@
 //! while a refused change is taken back.
 
 mod compile;
+mod decision;
 mod listing;
 mod log;
 mod profiles;
@@ -15,7 +16,6 @@ mod zones;
 
 pub(super) use listing::RowPosition;
 pub use log::Logged;
-pub(super) use stateful::FlowPosition;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

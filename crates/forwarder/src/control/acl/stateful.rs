@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use stoa_api::v1;
 use stoa_engine::clock;
@@ -14,13 +15,12 @@ use crate::control::limit_listing::limit;
 use crate::control::listing::octets;
 use crate::flow::flows::{FlowSums, Now};
 use crate::flow::profiles::{profile_of, without_profile};
+use crate::flow::selection::{Selection, VRF_SLOT};
 use crate::flow::timeouts::Class;
 use crate::flow::tracker::SUSPENDED;
 
 /// Ids of flows that a page looks at: about a millisecond.
 const PAGE: u32 = 8_192;
-/// The lower bits of a VRF in keys of flows, which are its slot.
-const SLOT: u16 = (1 << 8) - 1;
 
 /// Where a listing continues: whether at IPv4, and at which id.
 pub(in crate::control) type FlowPosition = (bool, u32);
@@ -56,17 +56,83 @@ impl ForwarderState {
         }
     }
 
-    /// Has workers remove all flows; returns how many there were.
-    pub fn clear_flows(&mut self) -> u64 {
-        let flows = &self.shared.flows;
-        let live = flows.live(true) + flows.live(false);
-        flows.clear();
-        live
+    /// The epoch of the rules, if flows are followed.
+    pub(in crate::control) fn flow_policy(&self) -> Option<u16> {
+        let acls = &self.capabilities.acl;
+        acls.is_stateful.then_some(acls.epoch)
     }
 
-    /// Whether workers have removed all flows that there were at the last [`Self::clear_flows`].
+    /// Adds what a change from rules of this epoch means for flows and open connections.
+    pub(in crate::control) fn add_judged_flows(
+        &self,
+        former: Option<u16>,
+        applied: &mut v1::Applied,
+    ) {
+        let now = self.flow_policy();
+        applied.begins_flows = former.is_none() && now.is_some();
+        if now.is_some() && former.is_some() && now != former {
+            let flows = &self.shared.flows;
+            applied.flows_to_judge = flows.live(true) + flows.live(false);
+        }
+    }
+
+    /// Has workers remove flows. Returns false, and does nothing, while they still remove others.
+    pub fn clear_flows(&mut self, selection: &Selection) -> bool {
+        self.shared.flows.clear_selected(selection)
+    }
+
+    /// Whether workers have removed all flows that the last [`Self::clear_flows`] meant.
     pub fn are_flows_clear(&self) -> bool {
         self.shared.flows.is_clear()
+    }
+
+    /// How many flows were cleared since the start.
+    pub fn cleared_flows(&self) -> u64 {
+        self.shared.flows.removed()
+    }
+
+    /// The flows that a filter means.
+    ///
+    /// # Errors
+    /// What no flow can have, and what to use instead.
+    pub fn flow_selection(&self, filter: &v1::FlowFilter) -> Result<Selection, String> {
+        let is_ip4 = match filter.family {
+            0 => None,
+            4 => Some(true),
+            6 => Some(false),
+            other => return Err(format!("there is no family {other}: use 4, 6 or 0 for both")),
+        };
+        let protocol = filter.protocol.map(u8::try_from).transpose();
+        let protocol = protocol.map_err(|_| "protocols are numbers up to 255".to_owned())?;
+        let port = match filter.port {
+            None => 0,
+            Some(port) => u16::try_from(port)
+                .ok()
+                .filter(|port| *port > 0)
+                .ok_or_else(|| format!("there is no port {port}: use 1 to 65535"))?,
+        };
+        let slot = |name: &String| {
+            let slot = self.vrfs.slot_of(name).and_then(|slot| u16::try_from(slot).ok());
+            slot.ok_or_else(|| format!("there is no VRF {name:?}"))
+        };
+        let vrf = filter.vrf.as_ref().map(slot).transpose()?;
+        let mut selection = Selection::default();
+        (selection.is_ip4, selection.protocol) = (is_ip4, protocol);
+        (selection.port, selection.vrf) = (port, vrf);
+        let states = filter.states.iter().map(String::as_str);
+        let selection = selection.with_states(states).ok_or_else(|| {
+            let known = stoa_api::flow::STATES.join(", ");
+            let given = filter.states.join(", ");
+            format!("not all of these are states: {given}; use {known} or suspended")
+        })?;
+        let Some(v1::Prefix { address, length }) = &filter.prefix else { return Ok(selection) };
+        let address = stoa_api::text::ip(address).ok_or("a prefix has 4 or 16 bytes")?;
+        let length = u8::try_from(*length).ok().filter(|it| *it <= 128);
+        let of_prefix = selection.with_prefix(address, length.ok_or("a prefix is too long")?);
+        match of_prefix.is_ip4 == is_ip4 || is_ip4.is_none() {
+            true => Ok(of_prefix),
+            false => Err(format!("{address} is not of the family IPv{}", filter.family)),
+        }
     }
 
     /// Sets how many flows of each family a source may have; `None`: the default.
@@ -98,39 +164,72 @@ impl ForwarderState {
         [4, 6].map(of).into()
     }
 
-    /// A page of the flows that meet a filter, and where the next page begins.
-    pub fn list_flows(
+    /// The ids of a page of selected flows, and where the next page begins.
+    fn flow_page(
         &self,
-        filter: &v1::ListFlowsRequest,
+        selection: &Selection,
         (is_ip4, first): FlowPosition,
-    ) -> (Vec<v1::FlowState>, Option<FlowPosition>) {
-        let flows = &self.shared.flows;
-        let is_asked = filter.family == 0 || (filter.family == 4) == is_ip4;
+    ) -> (Range<u32>, Option<FlowPosition>) {
+        let (flows, other) = (&self.shared.flows, is_ip4.then_some((false, 0)));
+        if !selection.has_family(is_ip4) || flows.live(is_ip4) == 0 {
+            return (0..0, other);
+        }
         let capacity = flows.capacity(is_ip4);
         let end = first.saturating_add(PAGE).min(capacity);
-        let next = if end < capacity && is_asked { Some((is_ip4, end)) } else { None };
-        let next = next.or(is_ip4.then_some((false, 0)));
-        if !is_asked || flows.live(is_ip4) == 0 {
-            return (Vec::new(), is_ip4.then_some((false, 0)));
+        (first..end, if end < capacity { Some((is_ip4, end)) } else { other })
+    }
+
+    /// A page of selected flows, and where the next page begins.
+    pub fn list_flows(
+        &self,
+        selection: &Selection,
+        from: FlowPosition,
+    ) -> (Vec<v1::FlowState>, Option<FlowPosition>) {
+        let (ids, next) = self.flow_page(selection, from);
+        let (now, rules) = (self.shared.flows.now(clock::tsc()), self.rule_numbers());
+        let reader = self.shared.flows.reader(from.0);
+        let entries = ids.map(|id| reader.entry(id)).filter(FlowEntry::is_live);
+        let selected = entries.filter(|flow| selection.contains(flow));
+        (selected.filter_map(|flow| self.flow_state(&flow, now, &rules)).collect(), next)
+    }
+
+    /// How many of the selected flows of a page have each state, and where the next page begins.
+    pub fn count_flows(
+        &self,
+        selection: &Selection,
+        from: FlowPosition,
+    ) -> (Vec<v1::FlowCount>, Option<FlowPosition>) {
+        let (ids, next) = self.flow_page(selection, from);
+        let reader = self.shared.flows.reader(from.0);
+        let mut counts = [[0; 2]; Class::ALL.len()];
+        let entries = ids.map(|id| reader.entry(id)).filter(FlowEntry::is_live);
+        for flow in entries.filter(|flow| selection.contains(flow)) {
+            let is_suspended = u64::from(flow.flags() & SUSPENDED != 0);
+            if let Some([all, suspended]) =
+                counts.get_mut(usize::from(without_profile(flow.class())))
+            {
+                (*all, *suspended) = (*all + 1, *suspended + is_suspended);
+            }
         }
-        let (now, rules) = (flows.now(clock::tsc()), self.rule_numbers());
-        let reader = flows.reader(is_ip4);
-        let entries = (first..end).map(|id| reader.entry(id)).filter(FlowEntry::is_live);
-        let states = entries.filter_map(|flow| self.flow_state(&flow, filter, now, &rules));
-        (states.collect(), next)
+        let all = Class::ALL.into_iter().zip(counts).filter(|(_, [flows, _])| *flows > 0);
+        let family = if from.0 { 4 } else { 6 };
+        let count = |(class, [flows, suspended]): (Class, [u64; 2])| {
+            let state = class.name().to_owned();
+            v1::FlowCount { family, state, flows, suspended }
+        };
+        (all.map(count).collect(), next)
     }
 
     /// The rules by the numbers that flows have.
-    fn rule_numbers(&self) -> HashMap<u32, &AclRuleKey> {
+    pub(super) fn rule_numbers(&self) -> HashMap<u32, &AclRuleKey> {
         let rules = self.capabilities.acl.lists.values().flatten();
         rules.map(|installed| (installed.number, &installed.key)).collect()
     }
 
-    /// A flow; `None`: it does not meet the filter.
+    /// A flow; `None`: it changes just now.
     fn flow_state(
         &self,
         flow: &FlowEntry<'_>,
-        filter: &v1::ListFlowsRequest,
         now: Now,
         rules: &HashMap<u32, &AclRuleKey>,
     ) -> Option<v1::FlowState> {
@@ -147,16 +246,10 @@ impl ForwarderState {
                 it.protocol,
             ),
         };
-        let is_protocol = filter.protocol.is_none_or(|it| it == u32::from(protocol));
         let [source, destination] = ends.map(octets);
-        let is_end =
-            filter.address.is_empty() || [&source, &destination].contains(&&filter.address);
-        if !is_protocol || !is_end {
-            return None;
-        }
         let class = Class::ALL.get(usize::from(without_profile(flow.class()))).copied()?;
         let [sent, replied] = [Direction::Original, Direction::Reply].map(|it| flow.counters(it));
-        let vrf = self.vrfs.get(usize::from(key.vrf & SLOT));
+        let vrf = self.vrfs.get(usize::from(key.vrf & VRF_SLOT));
         let (acl, rule) = rules.get(&flow.rule()).map(|key| (*key).clone()).unwrap_or_default();
         // Another thread writes meanwhile: its clock may be ahead.
         let since = |tick: u32| now.tick.wrapping_sub(tick).cast_signed().max(0).cast_unsigned();

@@ -80,6 +80,17 @@ impl ZoneState {
         self.pairs.values().chain(unpaired).flat_map(|pair| &pair.sets)
     }
 
+    /// The name of the zone of an interface.
+    pub(super) fn zone_of(&self, index: u32) -> Option<&str> {
+        self.members.get(&index).map(String::as_str)
+    }
+
+    /// The lists of a family from one zone to another, if there is such a pair.
+    pub(super) fn lists_between(&self, (from, to): (&str, &str), is_ip4: bool) -> Option<&Set> {
+        let pair = self.pairs.get(&(from.to_owned(), to.to_owned()))?;
+        pair.sets.iter().find(|set| set.is_ip4 == is_ip4)
+    }
+
     fn has_features(&self) -> bool {
         self.is_wanted || self.is_on
     }

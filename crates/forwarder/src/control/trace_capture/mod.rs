@@ -1,6 +1,7 @@
 //! Traces and captures on the control thread: arms the workers and reads their records.
 
 mod capture;
+mod names;
 mod packets;
 mod timestamps;
 mod trace;

@@ -6,15 +6,14 @@ use stoa_api::v1;
 use stoa_engine::graph::OUTPUT;
 use stoa_engine::trace_capture::trace::{Event, Record};
 use stoa_engine::vector::{DROP, HANDED, TAKEN};
-use stoa_wire::ethernet::ethertype;
 use stoa_wire::text::{self as wire_text, Start};
 
+use super::names::{edge_name, node_name, reason, start_of};
 use super::trace::{STEPS, Step};
 use crate::arcs;
 use crate::control::forwarder_state::ForwarderState;
-use crate::drops;
 use crate::icmp::IcmpCause;
-use crate::nodes::{self, ENTRY, HOST_INTERFACE_ENTRY};
+use crate::nodes::{ENTRY, HOST_INTERFACE_ENTRY};
 use crate::punt::Class;
 
 /// The node that sends packets to a host interface.
@@ -22,36 +21,6 @@ const HOST_INTERFACE: &str = "host-interface-output";
 
 /// Nodes that answer a packet in its own buffer.
 const ANSWERERS: [&str; 4] = ["icmp4-echo", "icmp6-echo", "icmp4-error", "icmp6-error"];
-
-/// The name of a node, of `port-output`, or of an input, by counter index.
-fn node_name(at: u16) -> &'static str {
-    let at = usize::from(at);
-    let nodes = nodes::graph().nodes();
-    match nodes.get(at) {
-        Some(node) => node.name(),
-        None if at == nodes.len() => OUTPUT,
-        None => stoa_ports::INPUTS.get(at - nodes.len() - 1).copied().unwrap_or("?"),
-    }
-}
-
-/// The node that an edge leads to.
-fn edge_name(node: u16, edge: u16) -> Option<&'static str> {
-    nodes::graph().nodes().get(usize::from(node))?.edges().get(usize::from(edge)).copied()
-}
-
-/// What the data of packets before a node starts with.
-pub(super) fn start_of(node: &str) -> Start {
-    const OF_IP: [&str; 7] = ["ip-", "ip4-", "ip6-", "icmp", "nd-", "neighbor-", "bfd-"];
-    match node {
-        "arp-input" => Start::Type(ethertype::ARP),
-        _ if OF_IP.iter().any(|layer| node.starts_with(layer)) => Start::Ip,
-        _ => Start::Ethernet,
-    }
-}
-
-fn reason(at: u16) -> (&'static str, &'static str) {
-    drops::all().nth(at.into()).map_or(("?", "?"), |it| (it.name, it.description))
-}
 
 /// A packet whose steps are being assembled.
 struct PacketTrace {
@@ -213,6 +182,9 @@ impl StepDescriber<'_> {
             ..Default::default()
         };
         self.describe(path, &mut step, record);
+        if let Some(decision) = self.state.acl_decision(&step.node, record, &step.drop) {
+            decision.add_to(&mut step);
+        }
         if step.node == ENTRY && !step.rx_interface.is_empty() {
             // The node has found the sub-interface.
             path.packet.interface = step.rx_interface.clone();
@@ -340,7 +312,7 @@ impl StepDescriber<'_> {
         };
         if edge.starts_with("icmp") && edge.ends_with("-error") {
             let reason = IcmpCause::of(record.arg).drop(edge.starts_with("icmp4")).reason();
-            let description = self::reason(reason.0);
+            let description = super::names::reason(reason.0);
             step.drop = description.0.to_owned();
             step.what = format!("to {edge}, {}: {}", description.0, description.1);
         }
@@ -369,31 +341,5 @@ fn reason_punted(cause: u16) -> &'static str {
         Some(Class::Resolve | Class::LocalResolve) => "the neighbour's MAC address is not resolved",
         Some(class) => class.name(),
         None => "unknown reason",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_node_has_a_name_and_a_data_start() {
-        let nodes = nodes::graph().nodes();
-        assert_eq!(node_name(0), nodes[0].name());
-        assert_eq!(node_name(nodes.len() as u16), OUTPUT);
-        assert_eq!(node_name(nodes.len() as u16 + 1), stoa_ports::INPUTS[0]);
-        assert_eq!(node_name(u16::MAX), "?");
-        for (name, start) in [
-            ("ethernet-input", Start::Ethernet),
-            ("arp-input", Start::Type(ethertype::ARP)),
-            ("ip6-lookup", Start::Ip),
-            ("ip-demux", Start::Ip),
-            ("icmp4-echo", Start::Ip),
-            ("nd-input", Start::Ip),
-            ("neighbor-resolve", Start::Ip),
-            (OUTPUT, Start::Ethernet),
-        ] {
-            assert_eq!(start_of(name), start, "{name}");
-        }
     }
 }

@@ -49,6 +49,7 @@ impl Side {
         let cleared = self.flows.cleared();
         if cleared != self.cleared {
             (self.cleared, self.sweep) = (cleared, Some(0));
+            self.selection = self.flows.selected(cleared);
         }
         if self.owner.live() == 0 {
             self.sweep = None;
@@ -68,13 +69,15 @@ impl Side {
         has_more
     }
 
-    /// Removes some of all flows; whether some are left.
+    /// Looks at some of the flows, and removes those that are to be cleared; whether it has to go on.
     fn clear_some(&mut self) -> bool {
         let Some(first) = self.sweep else { return false };
         let end = first.saturating_add(CLEARED).min(self.flows.capacity(self.is_ip4));
         for id in first..end {
             let flow = self.reader.entry(id);
-            if flow.is_live() && flow.owner() == self.owner.number() {
+            let is_own = flow.is_live() && flow.owner() == self.owner.number();
+            if is_own && self.selection.contains(&flow) {
+                self.count(|counts| counts.removed.add(1));
                 self.remove(id);
             }
         }
