@@ -214,7 +214,7 @@ impl Session {
         words: &[String],
         format: Format,
     ) -> Result<String, Failure> {
-        let path = words::to_delete(words)?;
+        let path = show::path(words)?;
         if matches!(format, Format::Braces | Format::Set) {
             let tree = self.tree(which).await?;
             return Ok(match format {

@@ -37,6 +37,21 @@ fn is_shown(node: &DataNodeRef<'_>) -> bool {
     !node.is_default() && !schema.is_list_key() && !is_empty
 }
 
+/// Parses the arguments of `show`: a path. A list without its keys is all of its entries, a leaf-list without a value
+/// all of its values.
+///
+/// # Errors
+/// The word that is wrong.
+pub fn path(words: &[String]) -> Result<String, words::Error> {
+    let target = words::parse(words)?;
+    let is_whole = target.keys_missing > 0 || target.value.is_none();
+    let kind = target.node.as_ref().map(|node| node.kind());
+    match kind {
+        Some(SchemaNodeKind::List | SchemaNodeKind::LeafList) if is_whole => Ok(target.path),
+        _ => words::to_delete(words),
+    }
+}
+
 /// The node at `path` in braces ("/": all).
 pub fn braces(tree: &DataTree<'_>, path: &str) -> String {
     let mut text = String::new();
@@ -203,10 +218,22 @@ fn top<'a>(tree: &'a DataTree<'_>, path: &str) -> Top<'a> {
     if path == "/" || path.is_empty() {
         return Top::All(first.inclusive_siblings().filter(is_shown).collect());
     }
-    match path.contains('\0') {
-        true => Top::Nothing,
-        false => tree.find_path(path).map_or(Top::Nothing, Top::Part),
+    if path.contains('\0') {
+        return Top::Nothing;
     }
+    match tree.find_path(path) {
+        Ok(node) if node.path() == path || !is_many(&node) => Top::Part(node),
+        // The path names a list, or some of its entries.
+        _ => match tree.find_xpath(path) {
+            Ok(nodes) => Top::All(nodes.filter(is_shown).collect()),
+            Err(_) => Top::Nothing,
+        },
+    }
+}
+
+/// Whether a node is one of several of its kind.
+fn is_many(node: &DataNodeRef<'_>) -> bool {
+    matches!(node.schema().kind(), SchemaNodeKind::List | SchemaNodeKind::LeafList)
 }
 
 fn brace(node: &DataNodeRef<'_>, depth: usize, notes: &Notes, text: &mut String) {
@@ -290,6 +317,30 @@ mod tests {
         );
         assert_eq!(braces(&tree, "/stoa-system:system/workers"), "cpus 1;\ncpus 0;\n");
         assert_eq!(braces(&tree, "/stoa-system:system/punt"), "");
+    }
+
+    #[test]
+    fn a_list_without_its_keys_is_all_of_its_entries() {
+        let text = r#"{"ietf-access-control-list:acls": {
+            "acl": [{"name": "edge"}], "stoa-acl:zone-pairs": {"zone-pair": [
+                {"from": "a", "to": "b"}, {"from": "a", "to": "c"}]},
+            "stoa-acl:flow-profile": [{"name": "slow"}, {"name": "quick", "timeouts": {"icmp": 30}}]},
+            "stoa-system:system": {"workers": {"cpus": [1, 0]}}}"#;
+        let tree = parse(text).unwrap();
+        let show = |line: &str, show: fn(&DataTree<'_>, &str) -> String| {
+            show(&tree, &path(&split(line).unwrap()).unwrap())
+        };
+        let profiles = "flow-profile quick {\n    timeouts {\n        icmp 30;\n    }\n}\nflow-profile slow;\n";
+        assert_eq!(show("acls flow-profile", braces), profiles);
+        assert_eq!(show("acls acl", braces), "acl edge;\n", "one entry is shown as several are");
+        assert_eq!(show("acls zone-pairs zone-pair", braces), "zone-pair a b;\nzone-pair a c;\n");
+        assert_eq!(show("acls zone-pairs zone-pair a", braces), "zone-pair a b;\nzone-pair a c;\n");
+        assert_eq!(show("system workers cpus", braces), "cpus 1;\ncpus 0;\n");
+        assert_eq!(show("acls acl", lines), "set acls acl edge\n");
+        assert_eq!(show("vrfs vrf", braces), "");
+        // A whole entry is shown by what is in it.
+        assert_eq!(show("acls flow-profile quick timeouts", braces), "icmp 30;\n");
+        assert_eq!(show("acls flow-profile quick", braces), "timeouts {\n    icmp 30;\n}\n");
     }
 
     #[test]

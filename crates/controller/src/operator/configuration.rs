@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::unistd::{Uid, User};
 use stoa_api::v1;
 use stoa_api::v1::{compare_request, configuration_edit, show_configuration_request};
-use stoa_yang::error::ValidationError;
 use stoa_yang::order::Place;
 use tokio_stream::Stream;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
-use yang5::data::{Data, DataFormat, DataImplicitFlags, DataPrinterFlags, DataTree};
+use yang5::data::DataTree;
 
 use super::Service;
+use super::printed::print;
 use crate::datastore::{
     self, AccessPath, Author, Change, Client, Commit, Committed, Datastore, Earlier, Edit, Kind,
     LockGuard, LockHolder, Origin, Outcome, Refusal, Store,
@@ -326,50 +326,4 @@ impl Stream for HeldLock {
         let reply = v1::LockReply { session: self.lock.session(), errors: vec![] };
         std::task::Poll::Ready(Some(Ok(reply)))
     }
-}
-
-fn failed(error: yang5::Error) -> Refusal {
-    Refusal::Invalid(stoa_yang::data::internal(&error))
-}
-
-fn print(
-    tree: &DataTree<'static>,
-    request: &v1::ShowConfigurationRequest,
-) -> Result<String, Refusal> {
-    if !request.with_defaults {
-        return print_with(tree, request, DataPrinterFlags::WD_EXPLICIT);
-    }
-    let mut whole = tree.duplicate().map_err(failed)?;
-    whole.add_implicit(DataImplicitFlags::NO_STATE).map_err(failed)?;
-    print_with(&whole, request, DataPrinterFlags::WD_ALL)
-}
-
-fn print_with(
-    tree: &DataTree<'static>,
-    request: &v1::ShowConfigurationRequest,
-    flags: DataPrinterFlags,
-) -> Result<String, Refusal> {
-    let format = match request.format() {
-        v1::ConfigurationFormat::Json => DataFormat::JSON,
-        v1::ConfigurationFormat::Xml => DataFormat::XML,
-    };
-    if request.path.is_empty() {
-        let text = tree.print_string(format, flags | DataPrinterFlags::WITH_SIBLINGS);
-        let text = text.map_err(failed)?;
-        let is_empty = text.trim().is_empty() && format == DataFormat::JSON;
-        return Ok(if is_empty { "{}\n".to_owned() } else { text });
-    }
-    let missing = || {
-        let error: Vec<ValidationError> = stoa_yang::error::one(
-            &request.path,
-            "nothing is configured at this path",
-            "Check the path with `stoa show configuration`.",
-        );
-        Refusal::Invalid(error)
-    };
-    if request.path.contains('\0') || tree.reference().is_none() {
-        return Err(missing());
-    }
-    let node = tree.find_path(&request.path).map_err(|_| missing())?;
-    node.print_string(format, flags).map_err(failed)
 }
