@@ -210,6 +210,8 @@ mod tests {
         assert_eq!(parent, ["lan", "wan", "<parent>"]);
         let forwarding = completed("acls acl edge aces ace web actions forwarding");
         assert_eq!(forwarding, ["accept", "drop", "reject", "<forwarding>"]);
+        let logging = completed("acls acl edge aces ace web actions logging");
+        assert_eq!(logging, ["log-syslog", "log-none", "<logging>"]);
         let protocol = completed("acls acl edge aces ace web matches ipv4 protocol");
         assert!(protocol.contains(&"tcp".to_owned()) && protocol.len() == 9, "{protocol:?}");
         let set = completed("acls acl edge aces ace web matches tcp destination-tcp-port-set");

@@ -29,7 +29,18 @@ const COMMANDS: &[(&str, &str)] = &[
     ("show threads", "show workers"),
     ("show policers", "show punts"),
     ("show copp", "show punts"),
+    ("show sessions", "show flows"),
+    ("show session", "show flows"),
+    ("show connections", "show flows"),
+    ("show conn", "show flows"),
+    ("show conntrack", "show flows"),
+    ("show flow session", "show flows"),
+    ("show security flow session", "show flows"),
+    ("show ip nat translations", "show flows"),
     ("show access-lists", "show acl"),
+    ("show ip access-lists", "show acl"),
+    ("show ip access-list", "show acl"),
+    ("show ipv6 access-list", "show acl"),
     ("show access-list", "show acl"),
     ("show acls", "show acl"),
     ("show firewall", "show acl"),
@@ -37,6 +48,12 @@ const COMMANDS: &[(&str, &str)] = &[
     ("show security zones", "show zones"),
     ("show zone-pair", "show zones"),
     ("clear access-list", "clear acl"),
+    ("clear sessions", "clear flows"),
+    ("clear session", "clear flows"),
+    ("clear connections", "clear flows"),
+    ("clear conn", "clear flows"),
+    ("clear conntrack", "clear flows"),
+    ("conntrack", "show flows"),
     ("clear firewall", "clear acl"),
     ("access-list", "show acl"),
     ("access-lists", "show acl"),
@@ -190,6 +207,14 @@ mod tests {
         assert_eq!(of("show ndp"), Some("show neighbors"));
         assert_eq!(of("show bgp summary"), Some("show route-sources"));
         assert_eq!(of("show ndpx"), None);
+        assert_eq!(
+            (of("show conntrack"), of("clear sessions")),
+            (Some("show flows"), Some("clear flows"))
+        );
+        assert_eq!(
+            (of("show sessions"), of("show access-lists")),
+            (Some("show flows"), Some("show acl"))
+        );
         assert_eq!((of("firewall"), of("show firewall x")), (Some("show acl"), Some("show acl")));
         assert_eq!((configuration("no"), node("inet")), (Some("delete"), Some("ipv4")));
     }

@@ -25,6 +25,10 @@ const ACL_ACTIONS: &[Identity] = &[
     ("ietf-access-control-list", "drop", "the packet is dropped silently"),
     ("ietf-access-control-list", "reject", "the packet is dropped, and its sender gets an error"),
 ];
+const ACL_LOGS: &[Identity] = &[
+    ("ietf-access-control-list", "log-syslog", "packets that match are written to the log"),
+    ("ietf-access-control-list", "log-none", "packets that match are not logged"),
+];
 const VRRP_VERSIONS: &[Identity] = &[
     ("ietf-vrrp", "vrrp-v3", "IPv4 and IPv6 (RFC 9568)"),
     ("ietf-vrrp", "vrrp-v2", "IPv4 alone (RFC 3768)"),
@@ -39,6 +43,7 @@ pub fn of(leaf: &SchemaNode<'_>) -> &'static [Identity] {
         (Some("control-plane-protocol"), "type") => PROTOCOL_TYPES,
         (Some("acl"), "type") => ACL_TYPES,
         (Some("ace"), "forwarding") => ACL_ACTIONS,
+        (Some("ace"), "logging") => ACL_LOGS,
         (Some("vrrp-instance"), "version") => VRRP_VERSIONS,
         _ => &[],
     }
@@ -83,6 +88,7 @@ mod tests {
             super::PROTOCOL_TYPES,
             super::ACL_TYPES,
             super::ACL_ACTIONS,
+            super::ACL_LOGS,
             super::VRRP_VERSIONS,
         ];
         let all = all.concat();
