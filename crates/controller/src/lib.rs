@@ -21,6 +21,7 @@ pub mod datastore;
 pub mod doctor;
 pub mod filter;
 pub mod find_routes;
+mod flow_counts;
 mod host_interfaces;
 mod json;
 pub mod kernel_configuration;

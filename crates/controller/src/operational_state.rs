@@ -10,6 +10,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::apply::ForwarderConnection;
+use crate::flow_counts;
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::RouteSourceSummary;
 use crate::merged_routes::MergedRoutes;
@@ -33,6 +34,8 @@ pub enum StateSection {
     Rules,
     /// Rules of access lists.
     Acls,
+    /// How many flows there are of each state: all of them are counted.
+    Flows,
     /// Version, process, and whether the forwarder is in sync.
     Program,
     /// Workers.
@@ -50,7 +53,7 @@ pub enum StateSection {
 }
 
 impl StateSection {
-    /// All sections except routes and neighbours, of which there may be very many.
+    /// All sections except routes, neighbours and flows, of which there may be very many.
     pub const OVERVIEW: [StateSection; 12] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
@@ -100,6 +103,7 @@ pub struct OperationalState {
     pub route_sources: Vec<(&'static str, String, RouteSourceStatistics)>,
     pub rules: Vec<v1::RuleState>,
     pub acls: Vec<v1::AclRuleState>,
+    pub flow_states: Vec<v1::FlowCount>,
     pub zone_pairs: v1::ListZonePairsReply,
     pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
@@ -153,7 +157,7 @@ impl OperationalState {
                 client().list_drops(v1::ListDropsRequest {}).await
             }),
             when(is(StateSection::Punts), async { all_punts(client()).await.map(Response::new) }),
-            when(is(StateSection::Limits), async {
+            when(is(StateSection::Limits) || is(StateSection::Flows), async {
                 client().list_limits(v1::ListLimitsRequest {}).await
             }),
             when(is(StateSection::Conservation), async {
@@ -197,6 +201,10 @@ impl OperationalState {
             }
             let pairs = client().list_zone_pairs(v1::ListZonePairsRequest {}).await?;
             operational.zone_pairs = pairs.into_inner();
+        }
+        if is(StateSection::Flows) {
+            let all = v1::FlowFilter::default();
+            operational.flow_states = flow_counts::read(connection, all).await?;
         }
         if is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
             let learned = connection.learned().await;

@@ -7,8 +7,10 @@ mod configuration;
 mod flows;
 mod held;
 mod inactive;
+mod printed;
 mod status;
 mod tables;
+mod vrf_name;
 mod zones;
 
 use std::path::PathBuf;
@@ -91,20 +93,6 @@ impl Service {
             ))),
             Err(refusal) => Ok(refused(refusal.errors())),
         }
-    }
-}
-
-impl Service {
-    /// Checks the VRF of a request: it is configured, the default one ("") or "all".
-    fn check_vrf(&self, name: &str) -> Result<(), Status> {
-        let configuration = self.connection.configuration();
-        let vrfs = configuration.as_ref().map_or(&[][..], |it| &it.desired.vrfs);
-        if name.is_empty() || name == "all" || vrfs.iter().any(|vrf| vrf.name == name) {
-            return Ok(());
-        }
-        let known: Vec<&str> = vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
-        let known = ["default"].into_iter().chain(known).collect::<Vec<_>>().join(", ");
-        Err(Status::not_found(format!("there is no VRF {name:?}: use {known} or all")))
     }
 }
 
@@ -270,7 +258,14 @@ impl Operator for Service {
         &self,
         request: Request<v1::ClearFlowsRequest>,
     ) -> Answer<v1::ClearFlowsReply> {
-        self.connection.flow_client().clear_flows(request.into_inner()).await.map_err(failed)
+        self.clear_some_flows(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn summarize_flows(
+        &self,
+        request: Request<v1::SummarizeFlowsRequest>,
+    ) -> Answer<v1::SummarizeFlowsReply> {
+        self.flow_summary(request.into_inner()).await.map(Response::new)
     }
 
     async fn show_workers(

@@ -30,6 +30,9 @@ impl Capability for AccessLists {
 
     fn state(&self, facts: &Facts<'_>, state: &mut Map<String, Value>) {
         state::add(facts.acls.unwrap_or_default(), state);
+        if let Some(flows) = &facts.flows {
+            state::add_flows(flows, state);
+        }
     }
 
     fn metrics(&self, facts: &Facts<'_>, page: &mut Page<'_>) -> fmt::Result {

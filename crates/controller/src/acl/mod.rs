@@ -8,6 +8,7 @@ mod essential;
 mod evaluate;
 mod flow_of;
 mod flow_profiles;
+mod judged_flows;
 mod paths;
 mod rules;
 mod sets;
@@ -20,7 +21,9 @@ mod zones;
 
 pub(crate) use capability::AccessLists;
 pub use evaluate::evaluate;
+pub(crate) use judged_flows::judged_flows;
 pub(crate) use paths::{pair_path, point_path};
+pub(crate) use sets::check_path;
 pub use walk::{Decision, Packet};
 pub(crate) use warnings::warnings;
 pub(crate) use zone_warnings::zone_warnings;

@@ -91,6 +91,16 @@ fn range(path: &str, given: &PortOrRange, errors: &mut ValidationErrors) -> Opti
     Some(v1::PortRange { first, last })
 }
 
+/// Finds a wrong range of ports in the data path of a value of a set, as `.../port-set[name='a']/port[.='9000-8000']`: a
+/// pattern of YANG cannot compare its ends.
+pub(crate) fn check_path(path: &str, errors: &mut ValidationErrors) {
+    let Some((set, value)) = path.rsplit_once("/port[.=") else { return };
+    let value = value.trim_end_matches(']').trim_matches(['\'', '"']);
+    if set.contains("/port-sets/") && value.contains('-') {
+        range(path, &PortOrRange::Range(value.to_owned()), errors);
+    }
+}
+
 /// Ranges in ascending order, with a gap between any two of them.
 fn joined(mut ranges: Vec<v1::PortRange>) -> Vec<v1::PortRange> {
     ranges.sort_by_key(|range| (range.first, range.last));

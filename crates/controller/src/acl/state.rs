@@ -1,4 +1,4 @@
-//! Counters of rules as YANG data and as metrics.
+//! Counters of rules and flows as YANG data, and those of rules as metrics.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 use stoa_api::{date, v1};
 
-use crate::capability::Page;
-use crate::json::{number, object, text};
+use crate::capability::{FlowFacts, Page};
+use crate::json::{list, number, object, text};
 
 /// Rules with metrics, at most: the first ones by list. All have counters in the operational state.
 const METRICS: usize = 10_000;
@@ -30,6 +30,37 @@ pub(super) fn add(rules: &[v1::AclRuleState], state: &mut Map<String, Value>) {
     let list = |(name, aces): (&str, Vec<Value>)| json!({ "name": name, "aces": { "ace": aces } });
     let lists: Vec<Value> = lists.into_iter().map(list).collect();
     state.insert("ietf-access-control-list:acls".to_owned(), json!({ "acl": lists }));
+}
+
+/// Adds `/ietf-access-control-list:acls/stoa-acl:flows`.
+pub(super) fn add_flows(flows: &FlowFacts<'_>, state: &mut Map<String, Value>) {
+    let family = |it: &v1::FlowCounts| {
+        let name = format!("ipv{}", it.family);
+        let states = flows.states.iter().filter(|count| count.family == it.family);
+        let states = states.map(|count| {
+            object([
+                ("name", text(&count.state)),
+                ("active-flows", number(count.flows)),
+                ("suspended-flows", number(count.suspended)),
+            ])
+        });
+        let limit = flows.limits.iter().find(|limit| limit.name == format!("{name}-flows"));
+        let (used, capacity) = limit.map_or((0, 0), |it| (it.used.unwrap_or(0), it.limit));
+        object([
+            ("name", text(&name)),
+            ("active-flows", number(used)),
+            ("capacity", number(capacity)),
+            ("created-flows", number(it.created)),
+            ("expired-flows", number(it.expired)),
+            ("evicted-flows", number(it.evicted)),
+            ("refused-packets", number(it.refused)),
+            ("source-limited-packets", number(it.source_limited)),
+            ("state", list(states)),
+        ])
+    };
+    let families: Vec<Value> = flows.counts.iter().map(family).collect();
+    let acls = state.entry("ietf-access-control-list:acls").or_insert_with(|| json!({}));
+    acls["stoa-acl:flows"] = json!({ "family": families });
 }
 
 /// Adds the counters of rules.

@@ -1,6 +1,7 @@
 //! What commits warn about, and decisions about packets.
 
 mod defined_sets;
+mod flow_state;
 mod flows;
 
 use std::net::IpAddr;

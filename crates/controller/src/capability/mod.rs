@@ -101,6 +101,17 @@ pub trait Capability: Send + Sync {
     }
 }
 
+/// What is known of the flows of stateful rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FlowFacts<'a> {
+    /// How many there are of each family and state.
+    pub states: &'a [v1::FlowCount],
+    /// What became of flows, by family.
+    pub counts: &'a [v1::FlowCounts],
+    /// All limits, those of flows among them.
+    pub limits: &'a [v1::LimitState],
+}
+
 /// What the forwarder reports and the controller knows; what was not requested is `None` or empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
@@ -118,6 +129,8 @@ pub struct Facts<'a> {
     pub rules: Option<&'a [v1::RuleState]>,
     /// The rules of access lists.
     pub acls: Option<&'a [v1::AclRuleState]>,
+    /// The flows of stateful rules.
+    pub flows: Option<FlowFacts<'a>>,
     /// The pairs of zones.
     pub zone_pairs: Option<&'a v1::ListZonePairsReply>,
     /// Drops by reason.

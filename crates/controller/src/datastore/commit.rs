@@ -19,6 +19,7 @@ use super::snapshot::Snapshot;
 use super::startup_file::StartupFile;
 use super::stores::{Datastore, Event};
 use super::unconfirmed::Unconfirmed;
+use crate::acl::judged_flows;
 use crate::configuration::Configuration;
 use crate::warning::Warning;
 
@@ -140,6 +141,9 @@ impl Datastore {
         let is_of_file = commit.origin != Origin::Client;
         let mut warnings = self.inner.reported.of_commit(found, &changes, is_of_file);
         warnings.extend(note);
+        if commit.origin == Origin::Client {
+            warnings.extend(judged_flows(&applied));
+        }
         // Before the files are renamed: a restarted controller reads the configuration of the forwarder there and
         // renames them (`finish`).
         self.inner.running_file.store(&self.inner.connection);

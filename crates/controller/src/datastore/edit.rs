@@ -8,6 +8,7 @@ use yang5::data::{Data, DataNodeRef, DataTree};
 
 use super::choice;
 use super::refusal::{self, Refusal};
+use crate::acl;
 use crate::config::host_bits;
 
 /// An edit. Paths are data paths from the root with keys in predicates, as libyang has them
@@ -184,6 +185,7 @@ fn set(tree: &mut DataTree<'static>, path: &str, value: Option<&str>) -> Result<
     }
     let mut errors = ValidationErrors::default();
     host_bits::check_path(path, &mut errors);
+    acl::check_path(path, &mut errors);
     if !errors.is_empty() {
         return Err(Refusal::Invalid(errors.into_vec()));
     }
@@ -382,5 +384,16 @@ mod tests {
         let set = Edit::Set { path: path.into(), value: None };
         let errors = apply(&tree, &[set]).unwrap_err().errors();
         assert!(errors[0].cause.contains("host bits"), "{errors:?}");
+    }
+
+    #[test]
+    fn a_range_of_ports_that_is_upside_down_cannot_be_set() {
+        let tree = stoa_yang::data::parse("{}").unwrap();
+        let set =
+            "/ietf-access-control-list:acls/stoa-acl:defined-sets/port-sets/port-set[name='web']";
+        let set = |value| Edit::Set { path: format!("{set}/port[.='{value}']"), value: None };
+        assert!(apply(&tree, &[set("8000-9000"), set("443")]).is_ok());
+        let cause = apply(&tree, &[set("9000-8000")]).unwrap_err().errors()[0].cause.clone();
+        assert!(cause.contains("9000-8000 is greater"), "{cause}");
     }
 }

@@ -19,6 +19,7 @@ use super::recovery;
 use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
 use super::stores::{Datastore, Event};
+use crate::acl::judged_flows;
 use crate::configuration::{ChangedPart, Configuration};
 use crate::warning::Warning;
 
@@ -172,6 +173,7 @@ impl Datastore {
         parts.next();
         found.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
         let mut warnings = self.inner.reported.of_commit(found, &changes, false);
+        warnings.extend(judged_flows(&applied));
         warnings.extend(not_saved.map(Warning::of_machine));
         let Author { name, client, .. } = author;
         tracing::info!(author = name, %client, number, changed_nodes = changes.len(), "committed");

@@ -1,7 +1,7 @@
 //! Operational state (RFC 8342) as YANG data: the state of the forwarder, converted to the modules of the
 //! configuration. Each read requests it from the forwarder; nothing is cached.
 //!
-//! Each capability has its file. Large lists (routes, neighbours) are only requested if the path selects them.
+//! Each capability has its file. Large lists (routes, neighbours, flows) are only requested if the path selects them.
 
 mod forwarder;
 mod interfaces;
@@ -14,7 +14,7 @@ use tonic::Status;
 use yang5::data::{Data, DataFormat, DataPrinterFlags, DataTree};
 
 use crate::apply::ForwarderConnection;
-use crate::capability::{Facts, list};
+use crate::capability::{Facts, FlowFacts, list};
 use crate::operational_state::{OperationalState, StateSection};
 pub use request::{ROUTE_LIMIT, StateRequest};
 
@@ -104,6 +104,11 @@ pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> 
         punts: request.is(StateSection::Punts).then_some(&operational.punts),
         rules: request.is(StateSection::Rules).then_some(&operational.rules),
         acls: request.is(StateSection::Acls).then_some(&operational.acls),
+        flows: request.is(StateSection::Flows).then_some(FlowFacts {
+            states: &operational.flow_states,
+            counts: &operational.flows,
+            limits: &operational.limits,
+        }),
         zone_pairs: None,
         drops: request.is(StateSection::Drops).then_some(&operational.drops),
         workers: request.is(StateSection::Workers).then_some(&operational.workers),

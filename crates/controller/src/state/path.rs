@@ -37,7 +37,7 @@ fn request(path: &str) -> StateRequest {
         "interfaces" => interfaces(second, steps.next()),
         "routing" => routing(second, steps.next()),
         "forwarder" => forwarder(second),
-        "acls" => StateRequest::of(&[StateSection::Acls]),
+        "acls" => access_lists(second),
         "vrrp" => StateRequest::of(&[StateSection::Interfaces, StateSection::Drops]),
         _ => StateRequest::of(&[]),
     }
@@ -52,6 +52,15 @@ fn interfaces(interface: Option<&Step<'_>>, part: Option<&Step<'_>>) -> StateReq
     };
     let name = interface.and_then(key).map(str::to_owned);
     StateRequest { interface: name, ..StateRequest::of(sections) }
+}
+
+/// Flows are counted one by one, so only where the path leads to them.
+fn access_lists(part: Option<&Step<'_>>) -> StateRequest {
+    StateRequest::of(match part.map(|part| bare(part.name)) {
+        None => &[StateSection::Acls, StateSection::Flows],
+        Some("flows") => &[StateSection::Flows],
+        Some(_) => &[StateSection::Acls],
+    })
 }
 
 fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> StateRequest {

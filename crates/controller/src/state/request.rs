@@ -37,7 +37,7 @@ impl StateRequest {
         StateRequest { sections: sections.to_vec(), interface: None, routes }
     }
 
-    pub(super) fn is(&self, section: StateSection) -> bool {
+    pub(crate) fn is(&self, section: StateSection) -> bool {
         self.sections.contains(&section)
     }
 }

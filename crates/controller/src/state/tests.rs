@@ -130,6 +130,7 @@ fn sample() -> OperationalState {
         }),
         rules: Vec::new(),
         acls: Vec::new(),
+        flow_states: Vec::new(),
         zone_pairs: v1::ListZonePairsReply::default(),
         route_sources: vec![
             (
