@@ -22,6 +22,28 @@ const PROTOCOLS: [(u32, &str); 9] = [
     (132, "sctp"),
 ];
 
+/// Types of ICMP for IPv4 and IPv6, by the names that routers and hosts usually give them (IANA).
+pub const ICMP_TYPES: [(&str, [Option<u8>; 2]); 18] = [
+    ("echo-request", [Some(8), Some(128)]),
+    ("echo-reply", [Some(0), Some(129)]),
+    ("destination-unreachable", [Some(3), Some(1)]),
+    ("packet-too-big", [None, Some(2)]),
+    ("time-exceeded", [Some(11), Some(3)]),
+    ("parameter-problem", [Some(12), Some(4)]),
+    ("redirect", [Some(5), Some(137)]),
+    ("source-quench", [Some(4), None]),
+    ("router-advertisement", [Some(9), Some(134)]),
+    ("router-solicitation", [Some(10), Some(133)]),
+    ("timestamp-request", [Some(13), None]),
+    ("timestamp-reply", [Some(14), None]),
+    ("neighbor-solicitation", [None, Some(135)]),
+    ("neighbor-advertisement", [None, Some(136)]),
+    ("multicast-listener-query", [None, Some(130)]),
+    ("multicast-listener-report", [None, Some(131)]),
+    ("multicast-listener-done", [None, Some(132)]),
+    ("multicast-listener-report-v2", [None, Some(143)]),
+];
+
 /// Flags of TCP from the lowest bit on (RFC 9293 3.1).
 const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
 
@@ -41,6 +63,11 @@ pub fn protocol_number(name: &str, is_ip4: bool) -> Option<u32> {
             known.map(|(number, _)| *number).or_else(|| name.parse().ok().filter(|it| *it <= 255))
         }
     }
+}
+
+/// The names of protocols that [`protocol_number`] knows.
+pub fn protocol_names() -> Vec<&'static str> {
+    PROTOCOLS.iter().map(|(_, name)| *name).collect()
 }
 
 /// The flags of a byte, and the byte of flags: names with spaces or commas between.

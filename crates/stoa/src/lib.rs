@@ -10,6 +10,7 @@ mod commands;
 mod console;
 mod failure;
 mod folders;
+mod named;
 mod operator;
 mod option_words;
 pub mod plugin;

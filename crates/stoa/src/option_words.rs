@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 use crate::command_line;
 
 /// Commands whose options are also words: `ping 192.0.2.1 source 10.0.0.1 df`, `show ip route vrf red`.
-pub const COMMANDS: [&str; 4] = ["ping", "traceroute", "show", "acl"];
+pub const COMMANDS: [&str; 5] = ["ping", "traceroute", "show", "acl", "clear"];
 
 /// Topics that take words of their own, such as those of the configuration.
 const OWN_WORDS: [&str; 2] = ["configuration", "state"];
@@ -90,6 +90,7 @@ mod tests {
         assert_eq!(of("show routes vrf audit inactive"), "routes --vrf audit --inactive");
         assert_eq!(of("show routes --vrf vrf summary"), "routes --vrf vrf summary");
         assert_eq!(of("show drops all"), "drops --all");
+        assert_eq!(of("clear flows vrf red port https"), "flows --vrf red --port https");
         let test = "acl test interface wan direction in source 10.0.0.1 candidate";
         let dashed = "test --interface wan --direction in --source 10.0.0.1 --candidate";
         assert_eq!(of(test), dashed);

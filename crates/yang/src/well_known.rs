@@ -107,6 +107,11 @@ pub fn port(service: &str) -> Option<u32> {
     PORTS.iter().find(|(known, _)| *known == service).map(|(_, number)| *number)
 }
 
+/// The services whose ports have names.
+pub fn services() -> Vec<&'static str> {
+    PORTS.iter().map(|(name, _)| *name).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
-use stoa_api::acl::{flags_of, protocol_number};
+use stoa_api::acl::flags_of;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1::{AclFragment, TestAclReply, TestAclRequest};
 use stoa_controller::acl::{Packet, evaluate};
 use stoa_controller::configuration::Configuration;
 
 use crate::failure::{Failure, Outcome, plural};
+use crate::named;
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 
@@ -19,9 +20,9 @@ use crate::show;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa acl test --interface wan --direction in --source 203.0.113.9 --destination 10.0.0.2 \\
-      --protocol tcp --destination-port 80
+      --protocol tcp --destination-port https
   stoa acl test --interface wan --direction in --source 2001:db8::9 --destination 2001:db8:1::2 \\
-      --protocol icmp --icmp-type 128 --candidate
+      --protocol icmp --icmp-type packet-too-big --candidate
   stoa acl test --interface lan --output wan --source 10.0.0.2 --destination 203.0.113.9 \\
       --protocol tcp --destination-port 443  On its whole way: lists of both interfaces and of their zones
   stoa acl test --from-zone lan --to-zone router ...   Between zones; router is the router itself
@@ -74,18 +75,18 @@ struct Test {
     /// Destination address
     #[arg(long, value_name = "ADDRESS")]
     destination: IpAddr,
-    /// Protocol: tcp, udp, icmp, gre, esp, ospf, sctp or a number
+    /// Protocol: tcp, udp, icmp, gre, esp, ospf, vrrp, sctp or a number
     #[arg(long, value_name = "PROTOCOL")]
     protocol: String,
-    /// Source port of TCP or UDP
-    #[arg(long, value_name = "PORT", default_value_t = 49_152)]
+    /// Source port of TCP or UDP: a number, or a service such as https
+    #[arg(long, value_name = "PORT", default_value_t = 49_152, value_parser = named::port)]
     source_port: u16,
-    /// Destination port of TCP or UDP
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    /// Destination port of TCP or UDP: a number, or a service such as https
+    #[arg(long, value_name = "PORT", default_value_t = 0, value_parser = named::port)]
     destination_port: u16,
-    /// Type of ICMP [default: echo request]
-    #[arg(long, value_name = "NUMBER")]
-    icmp_type: Option<u8>,
+    /// Type of ICMP: a number, or a name such as echo-reply [default: echo-request]
+    #[arg(long, value_name = "TYPE")]
+    icmp_type: Option<String>,
     /// Code of ICMP
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     icmp_code: u8,
@@ -139,19 +140,15 @@ impl Test {
             );
             return Err(Failure::Message(text));
         }
-        let protocol = protocol_number(&self.protocol, is_ip4).ok_or_else(|| {
-            Failure::Message(format!(
-                "there is no protocol {:?}: use tcp, udp, icmp or a number up to 255",
-                self.protocol
-            ))
-        })?;
+        let protocol = named::protocol(&self.protocol, is_ip4)?;
         let tcp_flags = flags_of(&self.tcp_flags).ok_or_else(|| {
             Failure::Message(format!(
                 "{:?} are no flags of TCP: use fin, syn, rst, psh, ack, urg, ece and cwr, with commas between",
                 self.tcp_flags
             ))
         })?;
-        let echo = if is_ip4 { 8 } else { 128 };
+        let icmp_type = self.icmp_type.as_deref().unwrap_or("echo-request");
+        let icmp_type = named::icmp_type(icmp_type, is_ip4)?;
         Ok(TestAclRequest {
             candidate: self.candidate.is_some(),
             interface: self.interface.clone().unwrap_or_default(),
@@ -165,7 +162,7 @@ impl Test {
             protocol,
             source_port: self.source_port.into(),
             destination_port: self.destination_port.into(),
-            icmp_type: self.icmp_type.unwrap_or(echo).into(),
+            icmp_type: icmp_type.into(),
             icmp_code: self.icmp_code.into(),
             tcp_flags,
             fragment: match self.fragment {

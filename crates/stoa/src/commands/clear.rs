@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
 use stoa_api::v1::{ClearAclRequest, ClearCountersRequest, ClearFlowsRequest, ClearTraceRequest};
 
 use crate::failure::{Outcome, plural};
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
+use crate::show::flow_filter::FlowFilter;
 
 /// Clear counters, hits of access lists, flows or the trace
 #[derive(Debug, clap::Args)]
@@ -15,6 +17,7 @@ use crate::show;
   stoa clear counters wan          Count those of one interface from 0
   stoa clear acl edge              Count hits of the rules of one access list from 0
   stoa clear flows                 Forget the flows of stateful rules: TCP has to connect anew
+  stoa clear flows --address 10.0.0.9 --protocol tcp   Only some, as in `stoa show flows`
   stoa clear trace                 Stop tracing and remove the trace
 
 Cleared counters concern `show interfaces`, `top` and `show acl` until the controller restarts. Metrics, gNMI
@@ -22,6 +25,9 @@ and RESTCONF go on counting, because programs that read them need counters that 
 pub struct Arguments {
     #[command(subcommand)]
     what: What,
+    /// Print one JSON object on one line
+    #[arg(long, global = true)]
+    json: bool,
     /// Socket of the running router [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<std::path::PathBuf>,
@@ -42,14 +48,30 @@ enum What {
         acl: String,
     },
     /// Forget the flows of stateful rules: TCP has to connect anew
-    Flows,
+    Flows {
+        #[command(flatten)]
+        filter: FlowFilter,
+    },
     /// Stop tracing and remove the trace
     Trace,
+}
+
+/// What clearing so many flows means.
+fn forgotten(flows: u64) -> String {
+    let flows = plural(flows as usize, "flow");
+    format!(
+        "The router has forgotten {flows}; TCP connections must open anew, unless a flow profile is loose."
+    )
 }
 
 /// Sends the request.
 pub fn execute(arguments: Arguments) -> Outcome {
     let socket = SocketArgument::new(arguments.socket);
+    let as_json = arguments.json;
+    let say = |json: Value, text: &str| match as_json {
+        true => show::print(&json.to_string()),
+        false => show::print(text),
+    };
     block_on(async {
         let mut client = socket.connect().await?;
         match arguments.what {
@@ -57,27 +79,38 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 let request = ClearCountersRequest { interface };
                 let cleared = client.clear_counters(request).await?.into_inner().interfaces;
                 let interfaces = plural(cleared as usize, "interface");
-                show::print(&format!(
-                    "Counters of {interfaces} begin at 0; metrics, gNMI and RESTCONF go on counting."
-                ))?;
+                say(
+                    json!({ "interfaces": cleared }),
+                    &format!(
+                        "Counters of {interfaces} begin at 0; metrics, gNMI and RESTCONF go on counting."
+                    ),
+                )?;
             }
             What::Acl { acl } => {
                 let cleared = client.clear_acl(ClearAclRequest { acl }).await?.into_inner().rules;
                 let rules = plural(cleared as usize, "rule");
-                show::print(&format!(
-                    "Hits of {rules} begin at 0; metrics, gNMI and RESTCONF go on counting."
-                ))?;
+                say(
+                    json!({ "rules": cleared }),
+                    &format!(
+                        "Hits of {rules} begin at 0; metrics, gNMI and RESTCONF go on counting."
+                    ),
+                )?;
             }
-            What::Flows => {
-                let cleared = client.clear_flows(ClearFlowsRequest {}).await?.into_inner().flows;
-                let flows = plural(cleared as usize, "flow");
-                show::print(&format!(
-                    "The router has forgotten {flows}; TCP connections must open anew, unless a flow profile is loose."
-                ))?;
+            What::Flows { filter } => {
+                let mut cleared = 0;
+                for filter in filter.requests()? {
+                    let request = ClearFlowsRequest { filter: Some(filter) };
+                    cleared += client.clear_flows(request).await?.into_inner().flows;
+                }
+                let text = match (cleared, filter.is_all()) {
+                    (0, false) => "No flow matches.".to_owned(),
+                    _ => forgotten(cleared),
+                };
+                say(json!({ "flows": cleared }), &text)?;
             }
             What::Trace => {
                 client.clear_trace(ClearTraceRequest {}).await?;
-                show::print("The trace is removed.")?;
+                say(json!({}), "The trace is removed.")?;
             }
         }
         Ok(ExitCode::SUCCESS)

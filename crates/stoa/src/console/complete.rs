@@ -10,6 +10,7 @@ use stoa_console::session::{Session, Which};
 use stoa_console::{line, words};
 
 use super::configure::{self, State};
+use super::option_values::{open_option, values_of};
 use super::{operate, pipe};
 use crate::failure::Failure;
 use crate::operator::{SocketArgument, block_on};
@@ -115,6 +116,13 @@ impl ConsoleCompleter {
 
     /// Operational mode: the commands of the shell with their subcommands, options, and names of interfaces.
     fn operational_offers(&mut self, before: &[String], part: &str) -> Vec<Completion> {
+        if let Some(argument) = open_option(before) {
+            let tree = self.tree();
+            let there = |path: &str| {
+                tree.map(|tree| completion::configured(tree, path)).unwrap_or_default()
+            };
+            return values_of(&argument, &there);
+        }
         let mut offers = commands_offers(before, part);
         if offers.iter().any(|offer| INTERFACES.contains(&offer.word.as_str())) {
             let names = self.tree().map(|tree| completion::configured(tree, INTERFACE_NAMES));
@@ -130,7 +138,7 @@ impl ConsoleCompleter {
 const INTERFACES: [&str; 2] = ["<name>", "<interface>"];
 
 /// The path of the interfaces of a configuration.
-const INTERFACE_NAMES: &str = "/ietf-interfaces:interfaces/interface";
+pub(super) const INTERFACE_NAMES: &str = "/ietf-interfaces:interfaces/interface";
 
 fn listed(words: &[(&str, &str)]) -> Vec<Completion> {
     words
@@ -307,6 +315,29 @@ mod tests {
         let above = Some(State { above: vec!["system".into(), "workers".into()] });
         assert_eq!(offered(above, "set cou"), ["count"]);
         assert_eq!(offered(top(), "set interfaces interface "), ["<name>"]);
+    }
+
+    #[test]
+    fn values_of_options_are_offered() {
+        assert_eq!(offered(None, "acl test direction "), ["in", "out"]);
+        assert_eq!(offered(None, "acl test --fragment l"), ["later"]);
+        assert_eq!(offered(None, "acl test from-zone "), ["router", "<zone>"]);
+        assert_eq!(offered(None, "acl test interface wan destination-port htt"), ["http", "https"]);
+        assert_eq!(offered(None, "acl test icmp-type echo-rep"), ["echo-reply"]);
+        assert_eq!(offered(None, "show flows state udp"), ["udp-new", "udp-replied"]);
+        assert_eq!(offered(None, "clear flows --vrf "), ["default", "<name>"]);
+        assert_eq!(offered(None, "show flows protocol tcp st"), ["state"]);
+        assert_eq!(offered(Some(State::default()), "run acl test direction o"), ["out"]);
+        // The value may be left out.
+        assert!(offered(None, "acl test candidate sou").contains(&"source".to_owned()));
+        let tree = stoa_yang::data::parse(
+            r#"{"ietf-access-control-list:acls": {"stoa-acl:zones": {"zone": [{"name": "dmz"}]}}}"#,
+        );
+        let tree = tree.unwrap();
+        let argument = open_option(&["acl", "test", "to-zone"].map(str::to_owned)).unwrap();
+        let words = values_of(&argument, &|path| completion::configured(&tree, path));
+        let words: Vec<_> = words.into_iter().map(|it| it.word).collect();
+        assert_eq!(words, ["dmz", "router", "<zone>"]);
     }
 
     #[test]

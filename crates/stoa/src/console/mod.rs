@@ -7,6 +7,7 @@ mod complete;
 mod configure;
 mod history;
 mod operate;
+mod option_values;
 mod pipe;
 mod prompt;
 

@@ -1,69 +1,35 @@
 //! Flows that stateful rules of access lists have admitted.
 
 use std::io::Write;
-use std::net::IpAddr;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
-use stoa_api::acl::{protocol_name, protocol_number};
+use stoa_api::acl::protocol_name;
 use stoa_api::text::ip_text;
-use stoa_api::v1::{FlowState, ListFlowsRequest, ShowFlowsReply, ShowFlowsRequest};
+use stoa_api::v1::{FlowState, ShowFlowsReply, ShowFlowsRequest};
 use stoa_wire::protocol::has_ports;
 
-use super::{count, duration, number, table, write};
+use super::flow_filter::FlowFilter;
+use super::{count, duration, flow_summary, number, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Which flows to show.
+/// Which flows to show, and how many.
 #[derive(Debug, clap::Args)]
 pub struct Selection {
-    /// Only flows of this protocol: tcp, udp, icmp or a number
-    #[arg(long, value_name = "PROTOCOL")]
-    protocol: Option<String>,
-    /// Only flows with this address at either end
-    #[arg(long, value_name = "ADDRESS")]
-    address: Option<IpAddr>,
+    #[command(flatten)]
+    filter: FlowFilter,
     /// Rows, at most: the flows with the most bytes
     #[arg(long, value_name = "ROWS", default_value_t = 50,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
-}
-
-impl Selection {
-    fn filter(&self, is_ip4: bool) -> Result<ListFlowsRequest, Failure> {
-        let known = |name: &String| {
-            protocol_number(name, is_ip4).ok_or_else(|| {
-                Failure::Message(format!(
-                    "there is no protocol {name:?}: use tcp, udp, icmp or a number up to 255"
-                ))
-            })
-        };
-        let address = match self.address {
-            None => Vec::new(),
-            Some(IpAddr::V4(address)) => address.octets().to_vec(),
-            Some(IpAddr::V6(address)) => address.octets().to_vec(),
-        };
-        let protocol = self.protocol.as_ref().map(known).transpose()?;
-        // "icmp" has a number in each family.
-        let is_of_family = self.protocol.as_ref().is_some_and(|name| name == "icmp");
-        let family = match (is_of_family, is_ip4) {
-            (false, _) => 0,
-            (true, true) => 4,
-            (true, false) => 6,
-        };
-        Ok(ListFlowsRequest { family, protocol, address })
-    }
-
-    fn is_all(&self) -> bool {
-        self.protocol.is_none() && self.address.is_none()
-    }
-
-    /// The requests that select these flows: "icmp" is one for each family.
-    fn filters(&self) -> Result<Vec<ListFlowsRequest>, Failure> {
-        let all = [self.filter(true)?, self.filter(false)?];
-        let is_one = all[0] == all[1];
-        Ok(all.into_iter().take(if is_one { 1 } else { 2 }).collect())
-    }
+    /// Only the N flows with the most bytes
+    #[arg(long, value_name = "N", conflicts_with = "limit",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    top: Option<u32>,
+    /// Only how many flows there are of each family and state
+    #[arg(long, conflicts_with_all = ["limit", "top"])]
+    summary: bool,
 }
 
 /// Requests the flows and prints them.
@@ -73,35 +39,43 @@ pub async fn show(
     as_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    if selection.summary {
+        return flow_summary::show(client, &selection.filter, as_json, out).await;
+    }
+    let at_most = selection.top.unwrap_or(selection.limit);
     let mut all = ShowFlowsReply::default();
-    for filter in selection.filters()? {
-        let request = ShowFlowsRequest { filter: Some(filter), at_most: selection.limit };
+    for filter in selection.filter.requests()? {
+        let request = ShowFlowsRequest { filter: Some(filter), at_most };
         let reply = client.show_flows(request).await?.into_inner();
         all.flows.extend(reply.flows);
         all.matching += reply.matching;
     }
     all.flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes + flow.reply_bytes));
-    all.flows.truncate(selection.limit as usize);
+    all.flows.truncate(at_most as usize);
     if as_json {
         let flows: Vec<Value> = all.flows.iter().map(to_json).collect();
         writeln!(out, "{}", json!({ "flows": flows, "matching": all.matching }))?;
         return Ok(());
     }
     if all.flows.is_empty() {
-        let none = match selection.is_all() {
-            true => "No flows: stateful rules of access lists create them.",
-            false => "No flow matches.",
-        };
-        writeln!(out, "{none}")?;
+        writeln!(out, "{}", none(&selection.filter))?;
         return Ok(());
     }
     write(&to_table(&all.flows), out)?;
     let rest = all.matching.saturating_sub(all.flows.len() as u64);
-    if rest > 0 {
+    if rest > 0 && selection.top.is_none() {
         let matching = number(all.matching);
         writeln!(out, "{matching} flows in all; --limit shows more than these.")?;
     }
     Ok(())
+}
+
+/// What to say where no flow is listed.
+pub(super) fn none(filter: &FlowFilter) -> &'static str {
+    match filter.is_all() {
+        true => "No flows: stateful rules of access lists create them.",
+        false => "No flow matches.",
+    }
 }
 
 /// Address and port of an end. ICMP has an identifier instead.
@@ -215,22 +189,5 @@ mod tests {
         assert_eq!(to_json(&flow)["destination_port"], 443);
         assert_eq!(end(&[0; 16], 53, 17), "[::]:53");
         assert_eq!(end(&[10, 0, 0, 1], 9, 1), "10.0.0.1");
-    }
-
-    #[test]
-    fn icmp_has_a_number_in_each_family() {
-        let select = |protocol: Option<&str>| Selection {
-            protocol: protocol.map(str::to_owned),
-            address: None,
-            limit: 50,
-        };
-        let families = |protocol| {
-            let filters = select(protocol).filters().unwrap();
-            filters.into_iter().map(|it| (it.family, it.protocol)).collect::<Vec<_>>()
-        };
-        assert_eq!(families(None), [(0, None)]);
-        assert_eq!(families(Some("tcp")), [(0, Some(6))]);
-        assert_eq!(families(Some("icmp")), [(4, Some(1)), (6, Some(58))]);
-        assert!(select(Some("none")).filters().is_err());
     }
 }

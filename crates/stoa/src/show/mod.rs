@@ -7,6 +7,8 @@ pub mod configuration;
 pub mod conservation;
 pub mod doctor;
 pub mod drops;
+pub mod flow_filter;
+mod flow_summary;
 pub mod flows;
 pub mod interface;
 pub mod interfaces;

@@ -120,6 +120,9 @@ fn step_json(step: &TraceStep) -> Value {
         "rx_interface": step.rx_interface,
         "tx_interface": step.tx_interface,
         "adjacency": step.adjacency,
+        "acl": step.acl,
+        "rule": step.rule,
+        "of_flow": step.of_flow,
     })
 }
 

@@ -1,0 +1,142 @@
+//! How many flows of stateful rules there are of each family and state, and what became of the others.
+
+use std::io::Write;
+
+use comfy_table::{Cell, Table};
+use serde_json::{Value, json};
+use stoa_api::v1::{FlowCount, LimitState, SummarizeFlowsReply, SummarizeFlowsRequest};
+
+use super::flow_filter::FlowFilter;
+use super::flows::none;
+use super::{count, table, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Requests the counts and prints them.
+pub async fn show(
+    client: &mut Client,
+    filter: &FlowFilter,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut all = SummarizeFlowsReply::default();
+    for filter in filter.requests()? {
+        let request = SummarizeFlowsRequest { filter: Some(filter) };
+        let reply = client.summarize_flows(request).await?.into_inner();
+        let states = std::mem::take(&mut all.states);
+        all = SummarizeFlowsReply { states: [states, reply.states].concat(), ..reply };
+    }
+    if as_json {
+        writeln!(out, "{}", to_json(&all))?;
+        return Ok(());
+    }
+    match all.states.is_empty() {
+        true => writeln!(out, "{}", none(filter))?,
+        false => write(&states(&all.states), out)?,
+    }
+    writeln!(out)?;
+    write(&families(&all), out)?;
+    Ok(())
+}
+
+fn states(counts: &[FlowCount]) -> Table {
+    let mut table = table(&["family", "state", ">flows", ">suspended"]);
+    for it in counts {
+        let family = Cell::new(format!("IPv{}", it.family));
+        table.add_row(vec![family, Cell::new(&it.state), count(it.flows), count(it.suspended)]);
+    }
+    table
+}
+
+/// The limit of the flows of a family.
+fn limit(all: &SummarizeFlowsReply, family: u32) -> LimitState {
+    let name = format!("ipv{family}-flows");
+    all.limits.iter().find(|it| it.name == name).cloned().unwrap_or_default()
+}
+
+/// All flows of each family, whatever the filter.
+fn families(all: &SummarizeFlowsReply) -> Table {
+    let columns = [
+        "family",
+        ">flows",
+        ">capacity",
+        ">created",
+        ">expired",
+        ">evicted",
+        ">refused: table full",
+        ">source limit",
+    ];
+    let mut table = table(&columns);
+    for it in &all.families {
+        let limit = limit(all, it.family);
+        table.add_row(vec![
+            Cell::new(format!("IPv{}", it.family)),
+            count(limit.used.unwrap_or(0)),
+            count(limit.limit),
+            count(it.created),
+            count(it.expired),
+            count(it.evicted),
+            count(it.refused),
+            count(it.source_limited),
+        ]);
+    }
+    table
+}
+
+fn to_json(all: &SummarizeFlowsReply) -> Value {
+    let state = |it: &FlowCount| {
+        json!({
+            "family": it.family,
+            "state": it.state,
+            "flows": it.flows,
+            "suspended": it.suspended,
+        })
+    };
+    let family = |it: &stoa_api::v1::FlowCounts| {
+        let limit = limit(all, it.family);
+        json!({
+            "family": it.family,
+            "flows": limit.used,
+            "capacity": limit.limit,
+            "created": it.created,
+            "expired": it.expired,
+            "evicted": it.evicted,
+            "refused": it.refused,
+            "source_limited": it.source_limited,
+        })
+    };
+    json!({
+        "states": all.states.iter().map(state).collect::<Vec<_>>(),
+        "families": all.families.iter().map(family).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_api::v1::FlowCounts;
+
+    use super::*;
+
+    #[test]
+    fn a_summary_has_states_and_capacities() {
+        let state = FlowCount { family: 4, state: "udp-new".into(), flows: 1_200, suspended: 7 };
+        let family = FlowCounts { family: 4, refused: 31, ..FlowCounts::default() };
+        let limit = LimitState {
+            name: "ipv4-flows".into(),
+            used: Some(1_500),
+            limit: 65_536,
+            ..LimitState::default()
+        };
+        let all = SummarizeFlowsReply {
+            states: vec![state],
+            families: vec![family],
+            limits: vec![limit],
+        };
+        let text = format!("{}\n{}", states(&all.states), families(&all));
+        for part in ["udp-new", "1,200", "1,500", "65,536", "31"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(to_json(&all)["states"][0]["suspended"], 7);
+        assert_eq!(to_json(&all)["families"][0]["capacity"], 65_536);
+    }
+}
