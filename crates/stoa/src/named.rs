@@ -99,7 +99,10 @@ mod tests {
         assert_eq!(of("13"), [Some(13), Some(13)]);
         assert_eq!(of("256"), [None, None]);
         let Err(Failure::Message(text)) = icmp_type("packet-too-big", true) else { panic!() };
-        assert!(text.contains("destination-unreachable") && !text.contains("router-sol"), "{text}");
+        assert!(
+            text.contains("destination-unreachable") && !text.contains("neighbor-sol"),
+            "{text}"
+        );
     }
 
     #[test]
