@@ -91,8 +91,8 @@ fn range(path: &str, given: &PortOrRange, errors: &mut ValidationErrors) -> Opti
     Some(v1::PortRange { first, last })
 }
 
-/// Finds a wrong range of ports in the data path of a value of a set, as `.../port-set[name='a']/port[.='9000-8000']`: a
-/// pattern of YANG cannot compare its ends.
+/// Finds a wrong range of ports in the data path of a value, as `.../port-set[name='a']/port[.='9000-8000']`: a pattern
+/// of YANG cannot compare its ends.
 pub(crate) fn check_path(path: &str, errors: &mut ValidationErrors) {
     let Some((set, value)) = path.rsplit_once("/port[.=") else { return };
     let value = value.trim_end_matches(']').trim_matches(['\'', '"']);
