@@ -70,3 +70,4 @@ mod vrrp;
 mod vrrp_dad;
 mod worker_pool;
 mod zones;
+mod zones_host;

@@ -15,7 +15,7 @@ const WEST: (&str, u8) = ("west", 1);
 const EAST: (&str, u8) = ("east", 2);
 const NORTH: (&str, u8) = ("north", 3);
 
-fn zone(setup: Setup, interface: &str, zone: &str) -> Setup {
+pub fn zone(setup: Setup, interface: &str, zone: &str) -> Setup {
     setup.with(interface, |it| it.zone = zone.to_owned())
 }
 
@@ -25,7 +25,7 @@ fn zoned(setup: Setup) -> Setup {
 }
 
 /// Adds a pair with these lists for both families, or replaces it.
-fn pair(mut setup: Setup, (from, to): (&str, &str), acls: &[&str]) -> Setup {
+pub fn pair(mut setup: Setup, (from, to): (&str, &str), acls: &[&str]) -> Setup {
     let acls: Vec<String> = acls.iter().map(|acl| (*acl).to_owned()).collect();
     let pair = ZonePair { acls4: acls.clone(), acls6: acls };
     setup.0.zone_pairs.insert((from.to_owned(), to.to_owned()), pair);
@@ -50,7 +50,7 @@ fn cross(lab: &mut Lab, from: (&str, u8), to: (&str, u8), port: u16) -> usize {
 }
 
 /// Packets that matched no rule: of each pair, and without a pair.
-fn unmatched(lab: &mut Lab) -> (Vec<u64>, u64) {
+pub fn unmatched(lab: &mut Lab) -> (Vec<u64>, u64) {
     let listed = lab.state().list_zone_pairs();
     (listed.pairs.iter().map(|it| it.dropped_packets).collect(), listed.unpaired_packets)
 }
