@@ -152,13 +152,13 @@ fn a_rule_with_too_many_entries_is_named() {
         });
         with_sets("ipv4-acl-type", &[rule("web", &to_web("hosts"), "accept")], &sets)
     };
-    assert!(with(65).is_ok());
-    let errors = with(66).unwrap_err();
+    assert!(with(262).is_ok());
+    let errors = with(263).unwrap_err();
     assert_eq!(
         errors,
         [
             "/ietf-access-control-list:acls/acl[name='edge']/aces/ace[name='web']: the rule combines 1000 source \
-          prefixes with 66 ranges of destination ports: 66000 entries, more than 65536 Use smaller sets, or prefixes \
+          prefixes with 263 ranges of destination ports: 263000 entries, more than 262144 Use smaller sets, or prefixes \
           and ranges that cover several of their values."
         ]
     );
