@@ -239,12 +239,15 @@ impl Ip4Input {
             let packet = match ip4_validate::check(vector.bytes(lane)) {
                 Ok(packet) => packet,
                 Err(reason) => {
-                    let next = self.not_unicast(reader, vector, lane, (reason, line));
-                    if line & FEATURES4 == 0 {
-                        return next;
-                    }
+                    let mut next = self.not_unicast(reader, vector, lane, (reason, line));
                     let place = (shared, reader, self.worker);
-                    return acl::beside_arc4(place, (vector, lane), (next, ERROR));
+                    if line & FEATURES4 != 0 {
+                        next = acl::beside_arc4(place, (vector, lane), (next, ERROR));
+                    }
+                    if next == HOST_INTERFACE {
+                        next = acl::pair_to_host4(place, (vector, lane), (next, ERROR));
+                    }
+                    return next;
                 }
             };
             vector.length[lane] = packet.length;

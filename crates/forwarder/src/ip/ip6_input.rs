@@ -196,12 +196,15 @@ fn check_lane(
     if fast_path {
         return PLAIN;
     }
-    let next = slow_path(tables, vector, lane, (packet.scope, line));
-    if line & FEATURES6 == 0 || !matches!(next, LOCAL | HOST_INTERFACE) {
-        return next;
-    }
+    let mut next = slow_path(tables, vector, lane, (packet.scope, line));
     let place = (shared, tables.reader, tables.worker);
-    acl::beside_arc6(place, (vector, lane), (next, ERROR))
+    if line & FEATURES6 != 0 && matches!(next, LOCAL | HOST_INTERFACE) {
+        next = acl::beside_arc6(place, (vector, lane), (next, ERROR));
+    }
+    if next == HOST_INTERFACE {
+        next = acl::pair_to_host6(place, (vector, lane), (next, ERROR));
+    }
+    next
 }
 
 /// A lane that is not on the fast path.

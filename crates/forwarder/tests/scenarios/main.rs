@@ -72,3 +72,4 @@ mod vrrp;
 mod vrrp_dad;
 mod worker_pool;
 mod zones;
+mod zones_host;

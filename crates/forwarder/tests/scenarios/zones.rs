@@ -15,7 +15,7 @@ const WEST: (&str, u8) = ("west", 1);
 const EAST: (&str, u8) = ("east", 2);
 const NORTH: (&str, u8) = ("north", 3);
 
-fn zone(setup: Setup, interface: &str, zone: &str) -> Setup {
+pub fn zone(setup: Setup, interface: &str, zone: &str) -> Setup {
     setup.with(interface, |it| it.zone = zone.to_owned())
 }
 
@@ -50,7 +50,7 @@ fn cross(lab: &mut Lab, from: (&str, u8), to: (&str, u8), port: u16) -> usize {
 }
 
 /// Packets that matched no rule: of each pair, and without a pair.
-fn unmatched(lab: &mut Lab) -> (Vec<u64>, u64) {
+pub fn unmatched(lab: &mut Lab) -> (Vec<u64>, u64) {
     let listed = lab.state().list_zone_pairs();
     (listed.pairs.iter().map(|it| it.dropped_packets).collect(), listed.unpaired_packets)
 }
