@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use stoa_api::text::ip;
 use stoa_api::v1;
 use stoa_api::zones::ROUTER;
-use stoa_wire::protocol::{TCP, UDP, VRRP};
+use stoa_wire::protocol::{OSPF, TCP, UDP, VRRP};
 use stoa_wire::vrrp;
 
 use super::interfaces::Way;
@@ -20,8 +20,10 @@ use crate::warning::Warning;
 /// Comparisons of a rule with a packet, at most: some hundredths of a second.
 const STEPS: usize = 1_000_000;
 
-/// The protocol number of OSPF.
-const OSPF: u8 = 89;
+/// AllSPFRouters and AllDRouters (RFC 2328 A.1, RFC 5340 A.1).
+const OSPF_GROUPS4: [Ipv4Addr; 2] = [Ipv4Addr::new(224, 0, 0, 5), Ipv4Addr::new(224, 0, 0, 6)];
+const OSPF_GROUPS6: [Ipv6Addr; 2] =
+    [Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 5), Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 6)];
 
 /// Something that an interface receives.
 struct Needed {
@@ -85,12 +87,15 @@ fn needs(interface: &v1::Interface, sources: &[RouteSourceConfig]) -> Vec<Needed
     }
     let Some(host) = &interface.host_interface else { return needs };
     if let Some(daemon) = sources.iter().find(|it| it.netns == host.netns) {
-        let of = |sender: IpAddr| {
+        let of = |sender: IpAddr, groups: [IpAddr; 2]| {
             let to = own(interface, sender);
-            [packet(sender, to, (TCP, (49_152, 179))), packet(sender, to, (OSPF, (0, 0)))]
+            let ospf = |to: IpAddr| packet(sender, to, (OSPF, (0, 0)));
+            let [first, second] = groups.map(ospf);
+            [packet(sender, to, (TCP, (49_152, 179))), ospf(to), first, second]
         };
+        let four = of(any4, OSPF_GROUPS4.map(IpAddr::from));
         needs.push(Needed {
-            packets: [of(any4), of(any6)].concat(),
+            packets: [four, of(any6, OSPF_GROUPS6.map(IpAddr::from))].concat(),
             name: format!("BGP or OSPF for route source {}", daemon.source.name),
             loss: "its daemon hears no neighbor here",
             fix: "TCP port 179 or protocol 89",

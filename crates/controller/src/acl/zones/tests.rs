@@ -166,6 +166,53 @@ fn decisions_follow_a_packet_through_the_router() {
     assert!(evaluate(&configuration, &packet(v1::TestAclRequest::default())).is_err());
 }
 
+/// Warnings about pairs, whose lists are `ssh`, with this rule in place of that for port 22.
+fn warned(pairs: &[(&str, &str)], matches: Value, change: impl Fn(&mut Value)) -> Vec<String> {
+    let pairs: Vec<_> = pairs.iter().map(|(from, to)| (*from, *to, "ssh")).collect();
+    let mut value = whole(&pairs);
+    let ssh = &mut value["ietf-access-control-list:acls"]["acl"][1];
+    ssh["type"] = json!(format!("{MODULE}:ipv4-acl-type"));
+    ssh["aces"]["ace"][0]["matches"] = matches;
+    change(&mut value);
+    parsed(&value).unwrap().warnings().into_iter().map(|it| it.text).collect()
+}
+
+fn interface_of(value: &mut Value, at: usize) -> &mut Value {
+    &mut value["ietf-interfaces:interfaces"]["interface"][at]
+}
+
+const PAIRS: [(&str, &str); 2] = [("inside", "router"), ("router", "inside")];
+
+#[test]
+fn a_commit_warns_of_daemons_and_dhcp_that_pairs_cut() {
+    let host = |value: &mut Value| {
+        interface_of(value, 0)["stoa-host-interface:host-interface"] = json!({ "netns": "local" });
+        interface_of(value, 0)["ietf-ip:ipv4"] =
+            json!({ "address": [{ "ip": "192.0.2.1", "prefix-length": 24 }] });
+        value["ietf-routing:routing"] = json!({ "control-plane-protocols": { "control-plane-protocol": [
+            {
+                "type": "stoa-routing:netlink", "name": "kernel",
+                "stoa-routing:route-source": { "netns": "local" },
+            },
+        ] } });
+    };
+    let to =
+        |prefix: &str| json!({ "ipv4": { "protocol": 89, "destination-ipv4-network": prefix } });
+    for accepted in ["224.0.0.5/32", "224.0.0.0/24", "192.0.2.1/32"] {
+        assert_eq!(warned(&PAIRS[..1], to(accepted), host), [""; 0], "{accepted}");
+    }
+    let found = warned(&PAIRS[..1], to("224.0.0.9/32"), host);
+    assert!(found.len() == 1 && found[0].contains("BGP or OSPF"), "{found:?}");
+    let dhcp = |value: &mut Value| {
+        interface_of(value, 0)["stoa-host-interface:host-interface"] = json!({ "netns": "local" });
+    };
+    let to_all =
+        json!({ "ipv4": { "protocol": 17, "destination-ipv4-network": "255.255.255.255/32" } });
+    assert_eq!(warned(&PAIRS[..1], to_all, dhcp), [""; 0]);
+    let found = warned(&PAIRS[..1], to("255.255.255.255/32"), dhcp);
+    assert!(found.len() == 1 && found[0].contains("DHCP"), "{found:?}");
+}
+
 #[test]
 fn a_commit_warns_of_what_the_router_does_not_get() {
     let with = |pairs: &[(&str, &str, &str)], change: fn(&mut Value)| -> Vec<String> {
