@@ -239,7 +239,8 @@ impl Configuration {
         let shared = shared_namespaces::warnings(&self.interfaces, &self.routes);
         let (desired, interfaces) = (&self.desired, &self.interfaces);
         let of_acls = acl::warnings(&desired.acl_rules, (interfaces, &desired.zone_pairs));
-        let of_zones = acl::zone_warnings(desired, interfaces, &self.route_sources);
+        let of_zones =
+            acl::zone_warnings(desired, (interfaces, &self.addressing), &self.route_sources);
         found.chain(self.overlaps()).chain(shared).chain(of_acls).chain(of_zones).collect()
     }
 

@@ -184,6 +184,56 @@ fn interface_of(value: &mut Value, at: usize) -> &mut Value {
 const PAIRS: [(&str, &str); 2] = [("inside", "router"), ("router", "inside")];
 
 #[test]
+fn a_commit_warns_of_bfd_and_tunnels_that_pairs_cut() {
+    let family = || json!({ "address": [{ "ip": "192.0.2.1", "prefix-length": 24 }] });
+    let protocol = |number: u8| json!({ "ipv4": { "protocol": number } });
+    let bfd = |value: &mut Value| {
+        interface_of(value, 0)["stoa-bfd:bfd"] =
+            json!({ "session": [{ "dest-addr": "192.0.2.9" }] });
+        interface_of(value, 0)["ietf-ip:ipv4"] = family();
+    };
+    let sent = "zones router to inside: no rule accepts BFD to 192.0.2.9 at interface lan: the session goes down; \
+                accept UDP port 3784";
+    assert_eq!(warned(&PAIRS[1..], protocol(1), bfd), [sent]);
+    assert_eq!(warned(&PAIRS[1..], protocol(17), bfd), [""; 0]);
+    let tunnel = |kind: &'static str, remote: &'static str| {
+        move |value: &mut Value| {
+            interface_of(value, 0)["ietf-ip:ipv4"] = family();
+            value["ietf-interfaces:interfaces"]["interface"].as_array_mut().unwrap().push(json!({
+                "name": "branch", "type": "iana-if-type:tunnel", "ietf-ip:ipv4": {}, "ietf-ip:ipv6": {},
+                "stoa-interfaces:port": { "tunnel": { "encapsulation": kind, "local": "192.0.2.1", "remote": remote } },
+            }));
+        }
+    };
+    let gre = [
+        "zones inside to router: no rule accepts packets of tunnel branch at interface lan: the tunnel receives none; \
+         accept protocol 47",
+        "zones router to inside: no rule accepts packets of tunnel branch at interface lan: the tunnel sends none; \
+         accept protocol 47",
+    ];
+    // On the link, and behind a gateway.
+    for remote in ["192.0.2.9", "198.51.100.1"] {
+        assert_eq!(warned(&PAIRS, protocol(4), tunnel("gre", remote)), gre, "{remote}");
+        assert_eq!(warned(&PAIRS, protocol(47), tunnel("gre", remote)), [""; 0], "{remote}");
+    }
+    // Either protocol of tunnels without GRE.
+    let found = warned(&PAIRS, protocol(4), tunnel("ip", "192.0.2.9"));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|it| it.contains("IPv6 packets of tunnel branch")), "{found:?}");
+    assert_eq!(warned(&PAIRS, protocol(47), tunnel("ip", "192.0.2.9")).len(), 4);
+    // Pairs of another zone are not concerned.
+    assert_eq!(warned(&[("outside", "router")], protocol(1), tunnel("gre", "192.0.2.9")), [""; 0]);
+    // The interface on whose link the other end is, rather than that with the local address.
+    let elsewhere = |value: &mut Value| {
+        tunnel("gre", "198.51.100.1")(value);
+        interface_of(value, 1)["ietf-ip:ipv4"] =
+            json!({ "address": [{ "ip": "198.51.100.2", "prefix-length": 24 }] });
+    };
+    assert_eq!(warned(&PAIRS, protocol(1), elsewhere), [""; 0]);
+    assert_eq!(warned(&[("outside", "router")], protocol(1), elsewhere).len(), 1);
+}
+
+#[test]
 fn a_commit_warns_of_daemons_and_dhcp_that_pairs_cut() {
     let host = |value: &mut Value| {
         interface_of(value, 0)["stoa-host-interface:host-interface"] = json!({ "netns": "local" });
