@@ -112,6 +112,12 @@ fn between_zones(
         let (action, reason) = ("accept".to_owned(), reason.to_owned());
         Decision { action, reason, place: place.clone(), ..Decision::default() }
     };
+    // What the router forwards is not from its link: no hop limit makes it a message of the link.
+    let mut packet = packet.clone();
+    if ![from, to].contains(&ROUTER) {
+        packet.of.hop_limit = 0;
+    }
+    let packet = &packet;
     if from == to {
         return accepted(match from {
             "" => "neither interface is in a zone",

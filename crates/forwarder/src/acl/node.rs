@@ -208,7 +208,7 @@ impl<F: Family> AclNode<F> {
         } else {
             for (lane, found) in self.lanes.iter().zip(&*found) {
                 let lane = usize::from(*lane);
-                let may_pass = || passes::<F>(vector, lane);
+                let may_pass = || passes::<F>(place, vector, lane);
                 let Some(refusal) = refusal_of(classifier, *found, Some(cx.now), may_pass) else {
                     continue;
                 };
@@ -352,11 +352,14 @@ fn count_unmatched(
     }
 }
 
-/// Whether a packet that no rule matches passes all the same.
+/// Whether a packet that no rule matches passes all the same. What the router forwards to another zone is not from its
+/// link, so that no hop limit makes it a message of the link.
 #[cold]
 #[inline(never)]
-pub(super) fn passes<F: Family>(vector: &Vector, lane: usize) -> bool {
-    is_essential::<F>(&F::fields(vector.bytes(lane)), hop_limit::<F>(vector, lane))
+pub(super) fn passes<F: Family>(place: Place, vector: &Vector, lane: usize) -> bool {
+    let is_forwarded = place.is_between_zones() && vector.flags[lane] & flags::OWN == 0;
+    let hop_limit = if is_forwarded { 0 } else { hop_limit::<F>(vector, lane) };
+    is_essential::<F>(&F::fields(vector.bytes(lane)), hop_limit)
 }
 
 pub(super) fn hop_limit<F: Family>(vector: &Vector, lane: usize) -> u8 {

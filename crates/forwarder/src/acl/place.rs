@@ -59,6 +59,12 @@ impl Place {
         self.by == By::ZonesToRouter
     }
 
+    /// Whether its packets go from one zone to another, or are the router's own.
+    #[inline(always)]
+    pub(super) fn is_between_zones(&self) -> bool {
+        self.by == By::Zones
+    }
+
     /// Whether pairs of zones decide.
     #[inline(always)]
     pub(super) fn has_zones(&self) -> bool {

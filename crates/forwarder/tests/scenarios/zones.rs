@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::{RuleOfList, ZonePair};
 use stoa_forwarder::kernel::Kernel;
+use stoa_wire::{ipv6, protocol};
 
 use crate::acl::{all, hit, hits, input, list, output, to_port};
 use crate::acl_stateful::{flows, icmp4, icmp6, into, out, stateful, udp_back, udp_there};
@@ -300,6 +301,16 @@ fn what_paths_need_passes_without_a_pair() {
     let needed = [icmp4(3, 4, [0, 0, 5, 0], &four[..28]), icmp6(2, 0, [0, 0, 5, 0], &six)];
     assert_eq!(into(&mut lab, needed), 2);
     assert_eq!(into(&mut lab, [icmp4(3, 1, [0; 4], &four[..28]), icmp4(8, 0, [0; 4], b"")]), 0);
+    lab.assert_dropped(&[("zone-pair", 2)]);
+    // Messages of a link that go to another one, without flows and with them.
+    let header =
+        ipv6::Builder { hop_limit: 255, ..ipv6::Builder::new(host6(2), host6(1), protocol::ICMP6) };
+    let of_link = || [135, 137].map(|kind| ip6(&header, &[kind, 0, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(into(&mut lab, of_link()), 0);
+    lab.assert_dropped(&[("zone-pair", 2)]);
+    let setup = list(web(), "out", &[("out", stateful(to_port(53, Action::Accept)))]);
+    lab.apply(&pair(setup, ("wan", "lan"), &["out"])).unwrap();
+    assert_eq!(into(&mut lab, of_link()), 0);
     lab.assert_dropped(&[("zone-pair", 2)]);
 }
 

@@ -166,6 +166,26 @@ fn decisions_follow_a_packet_through_the_router() {
     assert!(evaluate(&configuration, &packet(v1::TestAclRequest::default())).is_err());
 }
 
+#[test]
+fn messages_of_a_link_do_not_pass_to_another_zone() {
+    let configuration = parsed(&whole(&[("inside", "router", "ssh")])).unwrap();
+    let [source, destination] = ["2001:db8::1", "2001:db8:1::1"].map(|it| it.parse().unwrap());
+    let action = |icmp_type: u32, from: &str, to: &str| {
+        let (from_zone, to_zone) = (from.into(), to.into());
+        let of = v1::TestAclRequest {
+            protocol: 58,
+            icmp_type,
+            hop_limit: 255,
+            from_zone,
+            to_zone,
+            ..v1::TestAclRequest::default()
+        };
+        evaluate(&configuration, &Packet { source, destination, of }).unwrap().action
+    };
+    assert_eq!([135, 2].map(|kind| action(kind, "inside", "outside")), ["drop", "accept"]);
+    assert_eq!([135, 2].map(|kind| action(kind, "inside", "router")), ["accept"; 2]);
+}
+
 /// Warnings about pairs, whose lists are `ssh`, with this rule in place of that for port 22.
 fn warned(pairs: &[(&str, &str)], matches: Value, change: impl Fn(&mut Value)) -> Vec<String> {
     let pairs: Vec<_> = pairs.iter().map(|(from, to)| (*from, *to, "ssh")).collect();

@@ -59,7 +59,8 @@ pub(in crate::acl) fn settle_all<F: Family>(
         let is_limited = rule.is_some_and(|rule| rule.limit.is_some())
             && is_first::<F>((task.shared, task.place), cx, (vector, lane), tracking);
         let now = is_limited.then_some(cx.now);
-        let refusal = refusal_of(task.classifier, *found, now, || passes::<F>(vector, lane));
+        let may_pass = || passes::<F>(task.place, vector, lane);
+        let refusal = refusal_of(task.classifier, *found, now, may_pass);
         let rule = rule.and_then(|rule| rule.tracks);
         let settled = match (refusal, rule) {
             // Most packets without a flow, or refused by the check of their headers.
