@@ -1,11 +1,15 @@
 //! Which rule decides about a packet at an interface, and on its way from a zone to another.
 
+use std::net::IpAddr;
+
+use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::zones::ROUTER;
 
 use super::interfaces::Way;
 use super::walk::{Decision, Packet, walk};
 use crate::config::has_address;
+use crate::config::others::families;
 use crate::configuration::Configuration;
 
 /// What becomes of a packet at an interface, or on its way through the router: the lists of the receiving interface,
@@ -31,7 +35,17 @@ pub fn evaluate(configuration: &Configuration, packet: &Packet) -> Result<Decisi
         "" => of.map(|it| it.zone.clone()).unwrap_or_default(),
         given => given.to_owned(),
     };
-    let (from, to) = (zone(&of.from_zone, receiver), zone(&of.to_zone, sender));
+    let (from, mut to) = (zone(&of.from_zone, receiver), zone(&of.to_zone, sender));
+    // Only what interfaces receive is for the router; a request that names where the packet goes knows better.
+    let is_for_router = is_input
+        && !from.is_empty()
+        && from != ROUTER
+        && of.to_zone.is_empty()
+        && sender.is_none()
+        && is_for_router(configuration, receiver, packet.destination);
+    if is_for_router {
+        ROUTER.clone_into(&mut to);
+    }
     for zone in [&from, &to] {
         check_zone(configuration, zone)?;
     }
@@ -42,7 +56,7 @@ pub fn evaluate(configuration: &Configuration, packet: &Packet) -> Result<Decisi
         ingress: receiver.filter(|_| from != ROUTER),
         egress: sender.filter(|_| to != ROUTER),
     };
-    if !of.from_zone.is_empty() || !of.to_zone.is_empty() || output.is_some() {
+    if is_for_router || !of.from_zone.is_empty() || !of.to_zone.is_empty() || output.is_some() {
         decisions.push(between_zones(configuration, (&from, &to), (packet, way)));
     }
     // Output lists see forwarded packets only.
@@ -76,6 +90,27 @@ fn check_zone(configuration: &Configuration, zone: &str) -> Result<(), String> {
         || configuration.interfaces.iter().any(|interface| interface.zone == zone);
     let unknown = || format!("no interface is in a zone {zone:?}, and no pair names it");
     if is_known { Ok(()) } else { Err(unknown()) }
+}
+
+/// Whether packets to an address that an interface receives go no further than to the router, which may have no use for
+/// them: its own addresses, groups, all hosts, and link-local addresses.
+fn is_for_router(
+    configuration: &Configuration,
+    receiver: Option<&v1::Interface>,
+    destination: IpAddr,
+) -> bool {
+    let is_local = match destination {
+        IpAddr::V4(four) => four.is_multicast() || four.is_broadcast(),
+        IpAddr::V6(six) => six.is_multicast() || six.is_unicast_link_local(),
+    };
+    let bytes = ip_bytes(destination);
+    let is_own = |interface: &v1::Interface| {
+        let mut virtual_routers = families(interface).flat_map(|it| &it.virtual_routers);
+        has_address(interface, destination)
+            || virtual_routers.any(|it| it.addresses.contains(&bytes))
+    };
+    let is_in_vrf = |it: &v1::Interface| receiver.is_none_or(|receiver| receiver.vrf == it.vrf);
+    is_local || configuration.interfaces.iter().any(|it| is_in_vrf(it) && is_own(it))
 }
 
 /// What the lists of an interface do.

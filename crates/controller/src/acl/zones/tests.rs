@@ -125,6 +125,8 @@ fn decisions_follow_a_packet_through_the_router() {
     acls["acl"].as_array_mut().unwrap().push(list("both", &[80, 443]));
     let point = json!([{ "interface-id": "lan", "ingress": { "acl-sets": { "acl-set": [{ "name": "both" }] } } }]);
     acls["attachment-points"] = json!({ "interface": point });
+    value["ietf-interfaces:interfaces"]["interface"][1]["ietf-ip:ipv4"] =
+        json!({ "address": [{ "ip": "192.0.2.2", "prefix-length": 24 }] });
     let configuration = parsed(&value).unwrap();
     let through = |interface: &str, output: &str| v1::TestAclRequest {
         interface: interface.into(),
@@ -159,6 +161,19 @@ fn decisions_follow_a_packet_through_the_router() {
     assert_eq!(found(80, zones("outside", "router")).0, "accept", "no pair names them");
     let reason = decision(&configuration, 80, zones("outside", "inside")).reason;
     assert_eq!(reason, "there is no pair of these zones");
+    // For the router itself: an address of it, a group and all hosts.
+    let at = |interface: &str, destination: &str| {
+        let of = v1::TestAclRequest { protocol: 6, destination_port: 80, ..through(interface, "") };
+        let [source, destination] = ["10.1.0.1", destination].map(|it| it.parse().unwrap());
+        evaluate(&configuration, &Packet { source, destination, of }).unwrap()
+    };
+    for destination in ["192.0.2.2", "224.0.0.5", "255.255.255.255"] {
+        assert_eq!(at("lan", destination).place, "zones inside to router", "{destination}");
+        assert_eq!(at("lan", destination).action, "drop", "{destination}");
+        assert_eq!(at("wan", destination).action, "accept", "no pair names it: {destination}");
+        assert_eq!(at("dmz", destination).place, "input of dmz");
+    }
+    assert_eq!(at("lan", "192.0.2.1").place, "input of lan");
     let unknown = zones("inside", "nowhere");
     let packet =
         |of| Packet { source: [10, 0, 0, 1].into(), destination: [10, 0, 0, 2].into(), of };
