@@ -10,7 +10,7 @@ use stoa_api::zones::ZONES;
 use super::PairState;
 #[cfg(test)]
 use crate::acl::zones::Zones;
-use crate::acl::zones::{OUTPUT_NODES, Pair, number_at};
+use crate::acl::zones::{LOCAL_NODES, OUTPUT_NODES, Pair, number_at};
 use crate::control::desired::{Changes, DesiredState, ZonePair, ZonePairKey};
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::limit_listing::limit;
@@ -18,14 +18,17 @@ use crate::control::limit_listing::limit;
 impl ForwarderState {
     /// Writes the zone that workers know of an interface.
     pub(in crate::control::acl) fn zone_in_force(&self, index: u32, interface: &mut v1::Interface) {
-        let [four, six] = OUTPUT_NODES.map(|node| number_at(&self.shared.arcs, node, index));
-        let zones = self.capabilities.acl.zones.numbers.iter();
-        let named = |number: u32| {
-            zones.clone().find(|(_, it)| u32::from(**it) == number).map(|(name, _)| name.clone())
-        };
-        interface.zone = match named(four) {
+        let number = |node| number_at(&self.shared.arcs, node, index);
+        let ([four, six], local) = (OUTPUT_NODES.map(number), LOCAL_NODES.map(number));
+        let zones = &self.capabilities.acl.zones;
+        let known = zones.numbers.iter().find(|(_, number)| u32::from(**number) == four);
+        let is_to_router = known.is_some_and(|(name, _)| zones.is_to_router(name));
+        interface.zone = match known {
             _ if four != six => "of IPv4 and IPv6 differ".to_owned(),
-            name => name.unwrap_or_default(),
+            _ if local != [if is_to_router { four } else { 0 }; 2] => {
+                "of sent packets and of those for the router differ".to_owned()
+            }
+            known => known.map(|(name, _)| name.clone()).unwrap_or_default(),
         };
     }
 
@@ -95,6 +98,13 @@ impl ForwarderState {
     pub(in crate::control) fn lose_zone(&mut self, interface: &str) {
         let index = self.index_of(interface).unwrap();
         self.set_zone_features(index, "");
+    }
+
+    /// Forgets the zone of the packets for the router, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(in crate::control) fn lose_zone_input(&mut self, interface: &str) {
+        let index = self.index_of(interface).unwrap();
+        self.shared.set_feature(index, LOCAL_NODES[1], 0);
     }
 }
 
