@@ -76,8 +76,14 @@ impl Session {
         let login = std::env::var("SUDO_USER").unwrap_or_default();
         // Set by sshd: CLIENT PORT SERVER PORT.
         let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
-        let local_address = ssh.split(' ').nth(2).unwrap_or_default().to_owned();
-        Session { client, caller: v1::Caller { login, is_console, session: 0, local_address } }
+        let mut ends = ssh.split(' ').map(str::to_owned);
+        let peer_address = ends.next().unwrap_or_default();
+        let local_address = ends.nth(1).unwrap_or_default();
+        let local_port = ends.next().and_then(|port| port.parse().ok()).unwrap_or_default();
+        let session = 0;
+        let caller =
+            v1::Caller { login, is_console, session, local_address, local_port, peer_address };
+        Session { client, caller }
     }
 
     fn caller(&self) -> Option<v1::Caller> {

@@ -2,6 +2,7 @@
 
 mod fake;
 mod many_entries;
+mod own_access;
 mod rollback_entries;
 mod scenario;
 mod test_operator;
@@ -366,35 +367,5 @@ async fn a_disk_error_occurs_before_anything_changes() {
     assert!(refused[0].cause.contains("stoa.state"), "{refused:?}");
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(lengths(&scenario), [24]);
-    scenario.kill().await;
-}
-
-#[tokio::test]
-async fn a_commit_that_cuts_off_its_author_is_refused_unless_forced() {
-    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
-    let _forwarder = scenario.forwarder();
-    scenario.start();
-    let mut operator = TestOperator::of(&scenario).await;
-    // A shell over SSH to the address of the interface.
-    operator.caller.local_address = "10.0.0.1".into();
-    assert_eq!(operator.edit(Edit::Delete(ADDRESS.into())).await, []);
-    let refused = operator.commit(0, false).await.errors;
-    assert_eq!(refused[0].path, ADDRESS);
-    assert!(refused[0].cause.contains("cut off your own access"), "{refused:?}");
-    assert!(refused[0].fix.contains("confirm-within"), "{refused:?}");
-    assert_eq!(lengths(&scenario), [24]);
-    // A confirmed commit is allowed, since it is rolled back.
-    assert_eq!(operator.commit(3600, false).await.errors, []);
-    let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
-    assert_eq!(operator.client.confirm(cancel).await.unwrap().into_inner().errors, []);
-    operator.client.discard(v1::DiscardRequest::default()).await.unwrap();
-    assert_eq!(operator.edit(Edit::Delete(ADDRESS.into())).await, []);
-    let force = v1::CommitRequest {
-        caller: Some(operator.caller.clone()),
-        is_forced: true,
-        ..Default::default()
-    };
-    assert_eq!(operator.client.commit(force).await.unwrap().into_inner().errors, []);
-    assert!(!operator.text(v1::Store::Running).await.contains("10.0.0.1"));
     scenario.kill().await;
 }

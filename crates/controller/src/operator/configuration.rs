@@ -42,14 +42,17 @@ fn author<T>(request: &Request<T>, caller: Option<&v1::Caller>) -> Author {
     let name = if login.is_empty() || login == user { user } else { format!("{login} ({user})") };
     let client =
         if caller.is_some_and(|it| it.is_console) { Client::Console } else { Client::Shell };
-    let access_path = caller.and_then(|caller| access_path(&caller.local_address));
+    let access_path = caller.and_then(access_path);
     Author { name, client, session: caller.map_or(0, |caller| caller.session), access_path }
 }
 
 /// The connection of a remote shell. No commit can cut off the Unix socket itself.
-fn access_path(local_address: &str) -> Option<AccessPath> {
-    let local: std::net::IpAddr = local_address.parse().ok()?;
-    Some(AccessPath { local: (local, 0).into(), peer: None, credential: None })
+fn access_path(caller: &v1::Caller) -> Option<AccessPath> {
+    let local: std::net::IpAddr = caller.local_address.parse().ok()?;
+    let port = u16::try_from(caller.local_port).ok()?;
+    // Without a port, nobody can say which rule the connection meets.
+    let peer = caller.peer_address.parse().ok().filter(|_| port != 0);
+    Some(AccessPath { local: (local, port).into(), peer, credential: None })
 }
 
 fn store(number: i32) -> Store {
