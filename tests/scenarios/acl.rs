@@ -194,6 +194,36 @@ fn stateful_lists() -> Value {
     })
 }
 
+/// Shows, counts and clears some of the flows of the test: two of ICMP, and two of TCP that are over.
+fn select_flows(router: &Router) -> Result<()> {
+    let call = |line: &str| -> Result<Value> {
+        let output = router.call(&line.split(' ').collect::<Vec<_>>())?;
+        assert!(output.success(), "{line}: {}{}", output.stdout, output.stderr);
+        Ok(serde_json::from_str(&output.stdout).unwrap_or_default())
+    };
+    let port = PORTS[0];
+    for filter in
+        ["--protocol icmp", "--state tcp-time-wait", &format!("--port {port} --vrf default")]
+    {
+        let shown = call(&format!("show flows {filter} --top 1 --json"))?;
+        let rows = shown["flows"].as_array().map(Vec::len);
+        assert_eq!((&shown["matching"], rows), (&json!(2), Some(1)), "{filter}: {shown}");
+    }
+    let summary = call("show flows --summary --json")?;
+    let state = json!({ "family": 4, "state": "icmp", "flows": 1, "suspended": 0 });
+    assert!(summary["states"].as_array().is_some_and(|it| it.contains(&state)), "{summary}");
+    assert_eq!(summary["families"][1]["flows"], 2, "{summary}");
+    let data = call("show state /ietf-access-control-list:acls/stoa-acl:flows")?;
+    let families = &data["stoa-acl:flows"]["family"];
+    assert_eq!((&families[0]["name"], &families[0]["active-flows"]), (&json!("ipv4"), &json!("2")));
+    assert_eq!(call("clear flows --protocol icmp --json")?["flows"], 2);
+    assert_eq!(call("show flows --protocol icmp --json")?["matching"], 0);
+    assert_eq!(call("show flows --protocol tcp --json")?["matching"], 2);
+    let refused = router.call(&["clear", "flows", "--vrf", "red"])?;
+    assert!(!refused.success() && refused.stderr.contains("use default"), "{}", refused.stderr);
+    Ok(())
+}
+
 #[test]
 fn stateful_rules_let_replies_in_and_nothing_else() -> Result<()> {
     let sides = [side("host-a", 1)?, side("host-b", 2)?];
@@ -253,6 +283,7 @@ fn stateful_rules_let_replies_in_and_nothing_else() -> Result<()> {
     let decision = scenario.router.call(&test)?.stdout;
     let decision: Value = serde_json::from_str(&decision).unwrap_or_default();
     assert_eq!((&decision["action"], &decision["stateful"]), (&json!("accept"), &json!(true)));
+    select_flows(&scenario.router)?;
     let cleared = scenario.router.call(&["clear", "flows"])?;
     assert!(cleared.success(), "{}{}", cleared.stdout, cleared.stderr);
     stoa_lab::wait_until("no flow is left", Duration::from_secs(20), || {
