@@ -4,6 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::tcp;
+use stoa_wire::tcp_options::{SYN_OPTIONS, Shift, SynOptions, shift};
 
 fn agrees(bytes: &[u8], pseudo: &Pseudo) {
     let view = match tcp::parse(bytes) {
@@ -30,6 +31,36 @@ fn agrees(bytes: &[u8], pseudo: &Pseudo) {
     expected[12] &= 0xf0;
     expected[16..18].copy_from_slice(&out[16..18]);
     assert_eq!(out, expected);
+    options(&view, pseudo);
+    shifted(&out, pseudo);
+}
+
+/// What SYNs agree on is read again after it was written.
+fn options(view: &tcp::View<'_>, pseudo: &Pseudo) {
+    let (all, mut bytes) = (SynOptions::of(view), [0; SYN_OPTIONS]);
+    let length = all.write(&mut bytes);
+    let builder = tcp::Builder { options: &bytes[..length], ..tcp::Builder::default() };
+    let mut out = [0; tcp::LENGTH + SYN_OPTIONS];
+    let length = builder.build(&mut out, pseudo, &[]).expect("all options fit");
+    let again = tcp::check(&out[..length], pseudo).expect("what is built is valid");
+    assert_eq!(SynOptions::of(&again), all);
+}
+
+/// Numbers that change there and back are the same again, and the checksum stays right.
+fn shifted(segment: &[u8], pseudo: &Pseudo) {
+    let there = Shift { sequence: 7, acknowledgement: 1 << 31, value: 0xffff, echo: 3, window: 0 };
+    let back = Shift {
+        sequence: there.sequence.wrapping_neg(),
+        acknowledgement: there.acknowledgement.wrapping_neg(),
+        value: there.value.wrapping_neg(),
+        echo: there.echo.wrapping_neg(),
+        window: 0,
+    };
+    let mut changed = segment.to_vec();
+    assert!(shift(&mut changed, &there));
+    tcp::check(&changed, pseudo).expect("the checksum follows");
+    assert!(shift(&mut changed, &back));
+    assert_eq!(changed, segment);
 }
 
 fuzz_target!(|input: &[u8]| {

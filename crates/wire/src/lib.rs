@@ -38,6 +38,7 @@ pub mod ndp_options;
 pub mod protocol;
 pub mod radius;
 pub mod tcp;
+pub mod tcp_options;
 pub mod text;
 pub mod udp;
 pub mod vlan;

@@ -1,0 +1,203 @@
+//! What SYNs agree on by options (RFC 9293 section 3.2, RFC 7323, RFC 2018), and segments whose numbers are changed on
+//! their way: options have numbers, too.
+
+use crate::checksum;
+use crate::tcp::{LENGTH, LONGEST, View, flag};
+
+/// Kinds of options.
+mod kind {
+    pub(super) const END: u8 = 0;
+    pub(super) const NONE: u8 = 1;
+    pub(super) const SEGMENT_SIZE: u8 = 2;
+    pub(super) const SCALE: u8 = 3;
+    pub(super) const SACK_PERMITTED: u8 = 4;
+    pub(super) const SACK: u8 = 5;
+    pub(super) const TIMESTAMPS: u8 = 8;
+}
+
+/// The timestamps option (RFC 7323 section 3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timestamps {
+    /// The clock of the sender.
+    pub value: u32,
+    /// The value that the sender has received; it means something only with ACK.
+    pub echo: u32,
+}
+
+impl Timestamps {
+    /// Those of a segment; `None`: it has none, or a malformed option before them.
+    #[inline]
+    pub fn of(view: &View<'_>) -> Option<Self> {
+        SynOptions::of(view).timestamps
+    }
+}
+
+/// The options of a SYN that a connection depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SynOptions {
+    /// The largest segment that the sender takes, in bytes.
+    pub segment_size: Option<u16>,
+    /// The window scale, 0..=255 as received; above 14 it counts as 14.
+    pub scale: Option<u8>,
+    /// Selective acknowledgements are permitted.
+    pub sack: bool,
+    /// The timestamps.
+    pub timestamps: Option<Timestamps>,
+}
+
+/// Bytes of the options of [`SynOptions::write`], at most.
+pub const SYN_OPTIONS: usize = 20;
+/// Bytes of timestamps, padded.
+const PADDED_TIMESTAMPS: usize = 12;
+
+impl SynOptions {
+    /// Those of a segment: well-formed ones, up to the first one that is not.
+    pub fn of(view: &View<'_>) -> Self {
+        let mut all = Self::default();
+        for option in view.options().map_while(Result::ok) {
+            match (option.kind, option.data) {
+                (kind::SEGMENT_SIZE, [high, low]) => {
+                    all.segment_size = Some(u16::from_be_bytes([*high, *low]));
+                }
+                (kind::SCALE, [scale]) => all.scale = Some(*scale),
+                (kind::SACK_PERMITTED, []) => all.sack = true,
+                (kind::TIMESTAMPS, [a, b, c, d, e, f, g, h]) => {
+                    let value = u32::from_be_bytes([*a, *b, *c, *d]);
+                    let echo = u32::from_be_bytes([*e, *f, *g, *h]);
+                    all.timestamps = Some(Timestamps { value, echo });
+                }
+                _ => {}
+            }
+        }
+        all
+    }
+
+    /// Writes them in whole words; returns how many bytes: at most [`SYN_OPTIONS`].
+    pub fn write(&self, out: &mut [u8; SYN_OPTIONS]) -> usize {
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        if let Some(size) = self.segment_size {
+            let [high, low] = size.to_be_bytes();
+            put(&[kind::SEGMENT_SIZE, 4, high, low]);
+        }
+        match (self.sack, self.timestamps) {
+            (true, Some(_)) => put(&[kind::SACK_PERMITTED, 2]),
+            (true, None) => put(&[kind::NONE, kind::NONE, kind::SACK_PERMITTED, 2]),
+            (false, Some(_)) => put(&[kind::NONE, kind::NONE]),
+            (false, None) => {}
+        }
+        if let Some(Timestamps { value, echo }) = self.timestamps {
+            put(&[kind::TIMESTAMPS, 10]);
+            put(&value.to_be_bytes());
+            put(&echo.to_be_bytes());
+        }
+        // With a segment size, SACK and timestamps, three bytes and one of padding are left.
+        if let Some(scale) = self.scale {
+            put(&[kind::NONE, kind::SCALE, 3, scale]);
+        }
+        at
+    }
+}
+
+/// How numbers of a segment change on its way, modulo 2^32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shift {
+    /// Is added to the sequence number.
+    pub sequence: u32,
+    /// Is added to the acknowledgement number, and to the edges of SACK blocks.
+    pub acknowledgement: u32,
+    /// Is added to the value of timestamps.
+    pub value: u32,
+    /// Is added to the echo of timestamps.
+    pub echo: u32,
+    /// The window becomes so many bits longer, cut to 65,535, or shorter if negative. That of a SYN has no scale and
+    /// stays.
+    pub window: i8,
+}
+
+/// The window of a header in units that are `by` bits shorter, or longer if negative.
+#[inline]
+pub const fn scaled(window: u16, by: i8) -> u16 {
+    let bits = if by.unsigned_abs() > 16 { 16 } else { by.unsigned_abs() as u32 };
+    let wide = if by < 0 { window as u64 >> bits } else { (window as u64) << bits };
+    if wide > u16::MAX as u64 { u16::MAX } else { wide as u16 }
+}
+
+fn add(word: &mut [u8], by: u32) {
+    if let Some(word) = word.first_chunk_mut::<4>() {
+        *word = u32::from_be_bytes(*word).wrapping_add(by).to_be_bytes();
+    }
+}
+
+/// Changes the numbers of a segment and updates its checksum (RFC 1624 section 3), whether that was right or not. The
+/// data is not read, so that the first fragment of a segment can be changed, too. `false`, and nothing has changed: the
+/// header is cut.
+#[inline]
+pub fn shift(segment: &mut [u8], shift: &Shift) -> bool {
+    let length = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+    let Some(header) = segment.get_mut(..length).filter(|_| length >= LENGTH) else { return false };
+    let before = checksum::fold(checksum::sum(header));
+    add(&mut header[4..], shift.sequence);
+    let flags = header[13];
+    let has_ack = flags & flag::ACK != 0;
+    if has_ack {
+        add(&mut header[8..], shift.acknowledgement);
+    }
+    if shift.window != 0 && flags & flag::SYN == 0 {
+        let window = scaled(u16::from_be_bytes([header[14], header[15]]), shift.window);
+        header[14..16].copy_from_slice(&window.to_be_bytes());
+    }
+    shift_options(&mut header[LENGTH..], shift, has_ack);
+    let after = checksum::fold(checksum::sum(header));
+    let old = u16::from_be_bytes([header[16], header[17]]);
+    header[16..18].copy_from_slice(&checksum::update16(old, before, after).to_be_bytes());
+    true
+}
+
+/// Changes the numbers of options. They are at any place: even an odd one.
+fn shift_options(options: &mut [u8], shift: &Shift, has_ack: bool) {
+    let mut at = 0;
+    // Each turn takes at least one byte of at most 40.
+    while let Some(kind) = options.get(at).copied() {
+        match kind {
+            kind::END => return,
+            kind::NONE => {
+                at += 1;
+                continue;
+            }
+            _ => {}
+        }
+        let length = options.get(at + 1).map_or(0, |length| usize::from(*length));
+        let Some(option) = options.get_mut(at..at + length).filter(|_| length >= 2) else { return };
+        let data = &mut option[2..];
+        match kind {
+            kind::TIMESTAMPS if data.len() == 8 => {
+                add(data, shift.value);
+                if has_ack {
+                    add(&mut data[4..], shift.echo);
+                }
+            }
+            kind::SACK if has_ack => {
+                for edge in data.as_chunks_mut::<4>().0 {
+                    add(edge, shift.acknowledgement);
+                }
+            }
+            _ => {}
+        }
+        at += length;
+    }
+}
+
+/// The options of a segment without data, in whole words: timestamps if there are some.
+pub fn write_timestamps(timestamps: Option<Timestamps>, out: &mut [u8; SYN_OPTIONS]) -> usize {
+    SynOptions { timestamps, ..SynOptions::default() }.write(out)
+}
+
+// All options of a SYN fit: segment size, SACK and timestamps, scale.
+const _: () = assert!(4 + PADDED_TIMESTAMPS + 4 == SYN_OPTIONS && LENGTH + SYN_OPTIONS <= LONGEST);
+
+#[cfg(test)]
+mod tests;
