@@ -154,6 +154,8 @@ reasons! {
     AclRateLimit "acl-rate-limit" "over the rate limit of a rule of an access list";
     TcpImpossibleFlags "tcp-impossible-flags" "TCP flags that no host sends together, in a flow or where one would begin";
     TcpNoConnection "tcp-no-connection" "a stateful rule matches a TCP segment that does not open a connection";
+    SynCookie "syn-cookie" "TCP segment of no flow that acknowledges no valid SYN cookie, while cookies were sent";
+    SynCookieOpening "syn-cookie-opening" "TCP segment that cannot pass before the server of a connection with a SYN cookie has answered";
     TcpOutOfWindow "tcp-out-of-window" "TCP segment outside of the window of its connection";
     TcpBadAcknowledgement "tcp-bad-acknowledgement" "TCP segment that acknowledges what was not sent";
     TcpBlindReset "tcp-blind-reset" "TCP reset outside of the window of its connection (RFC 5961 3)";

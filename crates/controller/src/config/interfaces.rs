@@ -172,6 +172,7 @@ fn one(
         plugins: Vec::new(),
         acls: None,
         zone: String::new(),
+        zone_syn_cookies: None,
     }
 }
 

@@ -68,6 +68,12 @@ impl Vector {
         if self.beside.known & FIELDS == 0 { None } else { self.beside.fields.as_deref() }
     }
 
+    /// The same, for a node that changes a header and keeps the columns true.
+    #[inline]
+    pub fn known_fields_mut(&mut self) -> Option<&mut Fields> {
+        if self.beside.known & FIELDS == 0 { None } else { self.beside.fields.as_deref_mut() }
+    }
+
     /// To be called by a node that changes a header of a packet, and not its flow.
     #[inline(always)]
     pub fn forget_fields(&mut self) {

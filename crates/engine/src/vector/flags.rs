@@ -18,8 +18,12 @@ pub const FRAMED: u16 = 0x80;
 pub const TRACKED: u16 = 0x100;
 /// Its flow was admitted: it passes access lists without a rule.
 pub const ADMITTED: u16 = 0x200;
+/// A SYN that stateful rules have accepted, and that has no flow: the last one decides whether it gets one.
+pub const DEFERRED: u16 = 0x400;
+/// A SYN in place of the acknowledgement of a SYN cookie, with both in its fields that a SYN does not use.
+pub const COOKIE: u16 = 0x800;
 /// What the packet inside of a tunnel does not have of the outer one: it is another packet, of another flow.
-pub const OF_OUTER: u16 = OWN | COPY | MULTICAST | TUNNELS | TRACKED | ADMITTED;
+pub const OF_OUTER: u16 = OWN | COPY | MULTICAST | TUNNELS | TRACKED | ADMITTED | DEFERRED | COOKIE;
 /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
 pub const REFUSED: u16 = 0x4000;
 /// The packet is traced: see [`crate::trace_capture::trace`].

@@ -27,10 +27,12 @@ use crate::flow::fields::{self, Kind};
 use crate::shared::Shared;
 
 /// Next nodes of IPv4 packets besides those of the arc.
-pub const EDGES4: &[&str] = &["icmp4-error"];
+pub const EDGES4: &[&str] = &["icmp4-error", "ip4-origin"];
 /// Next nodes of IPv6 packets besides those of the arc.
-pub const EDGES6: &[&str] = &["icmp6-error"];
+pub const EDGES6: &[&str] = &["icmp6-error", "ip6-origin"];
 pub(super) const ERROR: u16 = 0;
+/// Packets of the router itself for a connection with a SYN cookie.
+pub(super) const ORIGIN: u16 = 1;
 
 /// In place of the id of a rule: the packet is malformed, so that rules cannot decide about it.
 pub(super) const CUT: u32 = NO_RULE - 1;

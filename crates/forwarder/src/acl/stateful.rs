@@ -11,7 +11,10 @@
 //! admits replies, which keep it alive no longer than the timeout since the last packet in the original direction. It
 //! is judged by how it began: a segment in the middle of a connection meets the rules for its SYN.
 
+mod cookies;
+mod segments;
 mod settle;
+mod spliced;
 
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, Fields, LaneSet, flags};
@@ -21,7 +24,7 @@ use stoa_tables::flow_table::{Direction, FlowEntry, FlowReader, Match};
 use super::flow_keys::flow_vrf;
 use super::keys::Family;
 use super::log::OfWorker;
-use super::node::AclNode;
+use super::node::{AclNode, ORIGIN};
 use super::place::Place;
 use super::{Classifier, Policy, TRACK};
 use crate::drops::Drop;
@@ -31,6 +34,7 @@ use crate::flow::tracker::{
     FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, about, fits,
 };
 use crate::shared::Shared;
+use segments::Answer;
 pub(super) use settle::{is_first, settle_all};
 
 /// What a node keeps of the flows of a vector.
@@ -47,11 +51,14 @@ pub(super) struct Tracking {
     foreign: Vec<(u8, u8)>,
     /// Lanes with fragments that are not the first ones.
     later: LaneSet,
+    /// Packets of the router itself, which lanes have caused.
+    answers: Vec<Answer>,
     now: Now,
 }
 
 impl Tracking {
     pub(super) fn new() -> Self {
+        cookies::prepare();
         Self {
             ports: Column::of(0),
             contexts: Column::of(0),
@@ -60,6 +67,7 @@ impl Tracking {
             is_anew: Box::new([false; VECTOR]),
             foreign: Vec::with_capacity(VECTOR),
             later: LaneSet::first_of(0),
+            answers: Vec::with_capacity(2 * VECTOR),
             now: Now { tick: 0, ms: 0 },
         }
     }
@@ -119,6 +127,8 @@ enum Fate {
     Drop(Drop),
     /// The worker with this number follows its flow.
     Foreign(u8),
+    /// A packet of the router goes in its place.
+    Answered,
 }
 
 impl<F: Family> AclNode<F> {
@@ -140,7 +150,13 @@ impl<F: Family> AclNode<F> {
             is_any |= self.follow_pieces(cx, vector, (&later, policy));
             is_any |= self.decide_all(cx, vector, later, Some(policy));
         }
+        if self.place.is_last() && self.shared.flows.syn_cookies().is_configured() {
+            is_any |= self.open_connections(cx, vector, policy);
+        }
         self.hand_over(cx, vector);
+        if !self.tracking.answers.is_empty() {
+            segments::send(cx, vector, &mut self.tracking.answers);
+        }
         is_any
     }
 
@@ -167,6 +183,8 @@ impl<F: Family> AclNode<F> {
         self.look_up(side.reader(), vector);
         let of = Steady { now: self.tracking.now, epoch: policy.epoch, is_alone };
         let left = self.pass_steady(side, vector, of);
+        let is_armed = self.shared.flows.syn_cookies().is_armed();
+        let may_splice = self.shared.flows.splices(F::IS_IP4).is_prepared();
         let mut is_any = false;
         for lane in left.iter() {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);
@@ -174,11 +192,18 @@ impl<F: Family> AclNode<F> {
                 if self.is_about_a_flow(side, vector, lane) {
                     vector.flags[lane] |= flags::ADMITTED;
                     self.ids[lane] = 0;
+                } else if is_armed && self.take_cookie(vector, lane) {
+                    vector.flags[lane] |= flags::COOKIE;
                 }
                 continue;
             };
-            let (flow, of) = ((id, known.direction()), (&*vector, lane));
-            match self.fate((&mut *side, is_alone), of, flow, policy) {
+            let (flow, of_worker) = ((id, known.direction()), (&mut *side, is_alone));
+            let fate = if may_splice && of_worker.0.is_spliced(id) {
+                self.fate_of_spliced(of_worker, (vector, lane), flow, policy)
+            } else {
+                self.fate(of_worker, (vector, lane), flow, policy)
+            };
+            match fate {
                 Fate::Rules => continue,
                 Fate::Judge => {
                     (self.tracking.known[lane], self.tracking.is_anew[lane]) = (known, true);
@@ -191,6 +216,10 @@ impl<F: Family> AclNode<F> {
                 }
                 Fate::Foreign(owner) => {
                     self.tracking.foreign.push((lane as u8, owner));
+                    is_any = true;
+                }
+                Fate::Answered => {
+                    vector.next[lane] = ORIGIN;
                     is_any = true;
                 }
             }
@@ -230,7 +259,7 @@ impl<F: Family> AclNode<F> {
 
     /// Whether a lane is an ICMP error about a packet of a flow. It changes nothing, so that any worker may ask.
     #[inline]
-    fn is_about_a_flow(&self, side: &Side, vector: &Vector, lane: usize) -> bool {
+    fn is_about_a_flow(&self, side: &Side, vector: &mut Vector, lane: usize) -> bool {
         let Some(fields) = vector.known_fields() else { return false };
         if Kind(fields.kind[lane]).protocol() != F::ICMP {
             return false;
@@ -238,7 +267,13 @@ impl<F: Family> AclNode<F> {
         let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
         let about = about(&seen(vector, fields, lane), fields.ports[lane], vrf);
         let flow = about.and_then(|about| Some((side.find(&about.key)?, about.sequence)));
-        flow.is_some_and(|(flow, sequence)| side.is_about(flow, sequence))
+        let Some((flow, sequence)) = flow else { return false };
+        let by = side.shifted_by(flow);
+        let is_about = side.is_about(flow, sequence.map(|it| it.wrapping_sub(by)));
+        if is_about && by != 0 {
+            spliced::unshift_quoted(vector, lane, by);
+        }
+        is_about
     }
 
     /// Packets that leave by interfaces without lists have passed the output.

@@ -152,6 +152,12 @@ pub fn make_local6(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
 }
 
 impl AccessLists {
+    /// The pair between zones with these numbers; `None`: all packets pass.
+    pub(super) fn pair_between(&self, [from, to]: [u32; 2]) -> Option<&Pair> {
+        let zones = self.zones.as_ref()?;
+        zones.pair(zones.cell(from, to))
+    }
+
     /// The pair with this id; `None`: it was removed.
     #[inline]
     pub(super) fn pair(&self, id: u32) -> Option<&Pair> {

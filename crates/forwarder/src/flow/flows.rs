@@ -13,6 +13,8 @@ use stoa_tables::lpm::Kernel;
 
 use super::profiles::Profiles;
 use super::selection::{Selection, SharedSelection};
+use super::splice::Splices;
+use super::syn_cookies::SynCookies;
 use super::tracker::FlowTracker;
 
 /// Seconds and milliseconds of workers, with any origin; both wrap.
@@ -62,6 +64,7 @@ struct Family {
     reader: FlowReader,
     capacity: u32,
     counts: Box<[FlowCounts]>,
+    splices: Splices,
 }
 
 /// The tables of both families.
@@ -74,18 +77,23 @@ pub struct Flows {
     selection: SharedSelection,
     skipped: AtomicU64,
     profiles: Profiles,
+    syn_cookies: SynCookies,
 }
 
 /// The part of a table that one source may fill with flows, and how many flows it may have of a small table.
 const SOURCE_PART: u32 = 16;
 const SOURCE_LEAST: u32 = 256;
 
-/// Random bytes.
-fn secret() -> Secret {
+/// Random words: the system gives the keys of the hash.
+pub fn random<const WORDS: usize>() -> [u64; WORDS] {
     let state = RandomState::new();
+    std::array::from_fn(|at| if cfg!(fuzzing) { at as u64 } else { state.hash_one(at) })
+}
+
+fn secret() -> Secret {
     let mut bytes = [0; 64];
-    for (at, word) in bytes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        *word = if cfg!(fuzzing) { at as u64 } else { state.hash_one(at) }.to_le_bytes();
+    for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(random::<8>()) {
+        *to = word.to_le_bytes();
     }
     Secret(bytes)
 }
@@ -103,7 +111,8 @@ impl Family {
         let counts = (0..workers).map(|_| FlowCounts::default()).collect();
         let capacity = capacity.ip4 + capacity.ip6;
         table.limit_sources(source_limit(capacity));
-        Ok(Self { table: Mutex::new(table), reader, capacity, counts })
+        let (table, splices) = (Mutex::new(table), Splices::default());
+        Ok(Self { table, reader, capacity, counts, splices })
     }
 }
 
@@ -127,6 +136,7 @@ impl Flows {
             selection: SharedSelection::default(),
             skipped: AtomicU64::new(0),
             profiles: Profiles::default(),
+            syn_cookies: SynCookies::new(workers, [random(), random()]),
         })
     }
 
@@ -154,6 +164,23 @@ impl Flows {
     #[inline(always)]
     pub fn profiles(&self) -> &Profiles {
         &self.profiles
+    }
+
+    /// The SYN cookies of zones.
+    #[inline(always)]
+    pub fn syn_cookies(&self) -> &SynCookies {
+        &self.syn_cookies
+    }
+
+    /// The flows of a family that began with a SYN cookie.
+    #[inline(always)]
+    pub fn splices(&self, is_ip4: bool) -> &Splices {
+        &self.family(is_ip4).splices
+    }
+
+    /// Has workers be able to splice flows; whether there is memory.
+    pub fn prepare_splices(&self) -> bool {
+        [&self.four, &self.six].iter().all(|family| family.splices.prepare(family.capacity))
     }
 
     /// How many flows of a family fit.

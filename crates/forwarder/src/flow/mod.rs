@@ -16,6 +16,7 @@ mod column_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod column_avx512;
+pub mod cookie;
 pub mod exchange;
 pub mod fields;
 #[cfg(target_arch = "x86_64")]
@@ -25,6 +26,8 @@ pub mod flows;
 pub mod fragments;
 pub mod profiles;
 pub mod selection;
+pub mod splice;
+pub mod syn_cookies;
 pub mod tcp;
 pub mod timeouts;
 pub mod tracker;

@@ -6,6 +6,7 @@
 mod answer;
 mod pieces;
 mod seen;
+mod spliced;
 mod steady;
 mod step;
 #[cfg(test)]
@@ -168,6 +169,11 @@ impl Side {
         self.owner.number()
     }
 
+    /// The number of this worker.
+    pub fn worker(&self) -> usize {
+        self.worker
+    }
+
     /// The live flow to which packets with a key belong.
     pub fn find(&self, key: &FlowKey) -> Option<Match> {
         let found = self.reader.find(key);
@@ -286,6 +292,9 @@ impl Side {
     #[cold]
     #[inline(never)]
     fn set_class(&mut self, id: u32, (before, class): (u8, Class), now: Now) {
+        if class != Class::TcpOpening {
+            self.note_opened(id);
+        }
         let look = self.set_timeout(id, (before, with_profile(class, profile_of(before))), now);
         // It refuses only flows that are not own or not live.
         let _ = self.owner.set_eviction(id, class.eviction(true), look);

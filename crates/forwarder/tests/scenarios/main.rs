@@ -60,6 +60,7 @@ mod resync;
 mod reverse_path;
 mod slices;
 mod software_rss;
+mod syn_cookies;
 mod trace;
 mod transactions;
 mod transparency;

@@ -358,6 +358,12 @@ impl OwnedFlow<'_> {
         self.0.set_tcp(words);
     }
 
+    /// Sets the pair of zones.
+    pub fn set_zone_pair(&self, zone_pair: u16) {
+        let word = &self.memory.record(self.id)[ZONES];
+        word.store(word.load(Relaxed) & 0xffff | u32::from(zone_pair) << 16, Relaxed);
+    }
+
     /// Counts packets in a direction.
     #[inline(always)]
     pub fn count(&self, direction: Direction, packets: u32, bytes: u32) {

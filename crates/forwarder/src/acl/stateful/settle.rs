@@ -4,6 +4,7 @@ use stoa_engine::vector::{Fields, flags};
 use stoa_engine::{Context, Vector};
 use stoa_tables::flow_table::{Direction, FlowKey, Match};
 
+use super::cookies::{is_acknowledgement, is_syn};
 use super::{Task, Tracking, is_current, seen, tracked, tracker};
 use crate::acl::Tracks;
 use crate::acl::flow_keys::{flow_vrf, is_of_router};
@@ -71,6 +72,9 @@ pub(in crate::acl) fn settle_all<F: Family>(
         match settled {
             Settled::Pass(flags) => vector.flags[lane] |= flags,
             Settled::Refused(refusal) => {
+                if vector.flags[lane] & flags::COOKIE != 0 {
+                    super::cookies::restore(vector, lane);
+                }
                 let cause = task.place.cause;
                 vector.next[lane] = refusal.next((&mut *vector, lane), cause, F::IS_IP4, ERROR);
             }
@@ -182,8 +186,20 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
     if judged.begins_none || !fits(judged.packet.kind, judged.ports, Direction::Original) {
         return Settled::Pass(0);
     }
+    let (cookies, kind) = (task.shared.flows.syn_cookies(), judged.packet.kind);
+    let has_cookie = judged.flags & flags::COOKIE != 0;
+    if cookies.defers() && !has_cookie && is_syn(kind) {
+        return Settled::Pass(flags::DEFERRED);
+    }
     match side.create(judged.key, &judged.packet, admission, judged.now) {
         Opened::Existing(found) => join(task, side, judged, (found, admission)),
+        Opened::New if has_cookie && !side.begin_splice(&judged.key, &judged.packet) => {
+            Settled::Drop(Drop::SynCookie)
+        }
+        Opened::Drop(Drop::TcpNoConnection) if cookies.is_armed() && is_acknowledgement(kind) => {
+            cookies.count_refused(side.worker());
+            Settled::Drop(Drop::SynCookie)
+        }
         opened => settled(opened),
     }
 }

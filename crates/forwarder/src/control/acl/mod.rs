@@ -128,7 +128,10 @@ impl Capability for AccessListState {
             acls.outputs.remove(&index);
             acls.is_stale |= acls.zones.remove_member(index);
         },
-        tick: ForwarderState::write_acl_log,
+        tick: |state| {
+            state.write_acl_log();
+            state.tick_syn_cookies();
+        },
         limits: |state, limits| {
             state.add_flow_limits(limits);
             state.add_zone_limit(limits);

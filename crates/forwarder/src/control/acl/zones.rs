@@ -4,6 +4,7 @@
 //! other pairs apply and the numbers of zones that are gone are unknown (`apply`). While some interface is in a zone,
 //! all of them have the features: a packet from a zone must not leave by an interface of none.
 
+mod cookies;
 mod listing;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -52,6 +53,7 @@ pub(super) struct ZoneState {
     is_on: bool,
     /// What workers have.
     published: Option<Arc<Zones>>,
+    cookies: cookies::CookieState,
 }
 
 /// What a change of zones has done.
@@ -293,6 +295,10 @@ impl ForwarderState {
             let stay = step.held.zones();
             zones.numbers.retain(|zone, _| stay.contains(zone));
         }
+        if !indexes.is_empty() || !step.touched.interfaces.is_empty() {
+            self.set_syn_cookies();
+        }
+        let zones = &mut self.capabilities.acl.zones;
         let is_shown = zones.published.is_some() == zones.is_on;
         applied.is_any |= applied.is_changed || zones.numbers.len() != known || !is_shown;
         Ok(applied)

@@ -63,6 +63,7 @@ impl DesiredChange {
             plugins: super::plugin::settings(&interface.plugins, &path, errors),
             acls: interface.acls.as_ref().map(Into::into).unwrap_or_default(),
             zone: interface.zone.clone(),
+            zone_syn_cookies: interface.zone_syn_cookies,
         };
         let object = (interface.name.clone(), Some(checked));
         let fix = "Give each interface a unique name.";

@@ -37,6 +37,7 @@ pub(in crate::control) fn interface(name: &str, interface: &Interface) -> v1::In
         cross_connect: interface.cross_connect.clone().unwrap_or_default(),
         acls: (interface.acls != AclSets::default()).then(|| acl_sets(&interface.acls)),
         zone: interface.zone.clone(),
+        zone_syn_cookies: interface.zone_syn_cookies,
         ..v1::Interface::default()
     }
 }

@@ -155,6 +155,8 @@ pub struct Interface {
     pub acls: AclSets,
     /// Its zone; "": none.
     pub zone: String,
+    /// From how many half-open connections to its zone on SYN cookies are sent; `None`: never.
+    pub zone_syn_cookies: Option<u32>,
 }
 
 /// The host interface of an interface.
@@ -190,6 +192,7 @@ impl Interface {
             plugins: _,
             acls: _,
             zone: _,
+            zone_syn_cookies: _,
         } = self;
         (parent, tags, host_interface, cross_connect)
             == (&other.parent, &other.tags, &other.host_interface, &other.cross_connect)

@@ -217,6 +217,11 @@ impl Tcp {
         Ok(state)
     }
 
+    /// The largest window that a side has ever offered, in units of its scale, rounded down.
+    pub fn offered(&self, from: Direction) -> u16 {
+        self.sides[from as usize].window & !SCALE
+    }
+
     /// More may have passed from there than was seen: a segment came in fragments.
     pub fn note_unseen(&mut self, from: Direction) {
         self.sides[from as usize].flags |= UNCERTAIN;

@@ -28,7 +28,7 @@ pub struct Seen<'a> {
     pub place: Place,
 }
 
-impl Seen<'_> {
+impl<'a> Seen<'a> {
     /// What counts of a TCP segment. `None`: it is a fragment, or it opens or ends a connection with a wrong checksum,
     /// so that its receiver ignores it. The checksum of other segments is not verified: they change little.
     #[inline]
@@ -51,7 +51,14 @@ impl Seen<'_> {
         Some(Segment::of(&view))
     }
 
-    fn pseudo(&self) -> Option<Pseudo> {
+    /// The segment, whole or the first fragment of one; its checksum is not verified.
+    pub fn view(&self) -> Option<tcp::View<'a>> {
+        let segment = self.bytes.get(self.place.upper().into()..self.place.length().into())?;
+        tcp::parse(segment).ok()
+    }
+
+    /// The addresses that its checksum covers.
+    pub fn pseudo(&self) -> Option<Pseudo> {
         if self.kind.is_ip6() {
             let (source, rest) = self.bytes.get(8..)?.split_first_chunk::<16>()?;
             let (source, destination) = ((*source).into(), (*rest.first_chunk::<16>()?).into());

@@ -4,6 +4,7 @@
 use stoa_tables::flow_table::{FlowEntry, Match};
 use stoa_wire::protocol::{ICMP4, ICMP6, TCP};
 
+use super::spliced::SPLICED;
 use super::verdict::is_settled;
 use super::{Exchange, Followed, Seen, Side};
 use crate::flow::fields::{Kind, Place};
@@ -28,7 +29,7 @@ impl Side {
     /// Follows a whole packet of an own flow that the rules of now have admitted for good, if it goes on as the flow
     /// did. Whether it does: then it passes all lists. Otherwise nothing has changed, and [`Self::follow`] decides.
     ///
-    /// ICMP is left out: its messages have to fit the direction.
+    /// ICMP is left out: its messages have to fit the direction. So are spliced flows: their segments change.
     #[inline(always)]
     pub fn pass_steady<'a>(
         &mut self,
@@ -40,7 +41,7 @@ impl Side {
         let Some(id) = found.id().filter(|_| kind.0 & NOT_WHOLE == 0) else { return false };
         let (flow, direction) = (self.reader.entry(id), found.direction());
         let Some((epoch, flags)) = flow.judged() else { return false };
-        if epoch != of.epoch || !is_settled(flags) {
+        if epoch != of.epoch || !is_settled(flags) || flags & SPLICED != 0 {
             return false;
         }
         if !of.is_alone && flow.owner() != self.number() {

@@ -22,8 +22,10 @@ impl Side {
         }
         if free + self.owner.pending() < self.reserve as usize
             && let Some(id) = self.owner.evict_candidate(&self.profiles.timeouts)
+            && let zone = Self::zone_of(&self.reader.entry(id))
             && self.owner.remove(id).is_ok()
         {
+            self.note_ended(zone);
             self.count(|counts| counts.evicted.add(1));
         }
         if !self.has_reclaimed {
@@ -60,7 +62,11 @@ impl Side {
         if let Some(counts) = counts.filter(|_| self.sweep.is_none()) {
             counts.followed.store(self.cleared, Ordering::Release);
         }
-        has_more |= self.owner.expire(now.tick, &self.profiles.timeouts, DUE, |_| {
+        let cookies = self.flows.syn_cookies();
+        has_more |= self.owner.expire(now.tick, &self.profiles.timeouts, DUE, |flow| {
+            if flow.zone_pair() != 0 {
+                cookies.closed(flow.zone_pair().into());
+            }
             if let Some(counts) = counts {
                 counts.expired.add(1);
             }

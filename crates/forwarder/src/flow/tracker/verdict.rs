@@ -122,8 +122,10 @@ impl Side {
 
     /// Removes an own flow. One whose bucket another worker holds stays until it expires, and is suspended.
     pub fn remove(&mut self, id: u32) {
-        if self.owner.remove(id).is_err() {
-            self.suspend(id);
+        let zone = Self::zone_of(&self.reader.entry(id));
+        match self.owner.remove(id) {
+            Ok(()) => self.note_ended(zone),
+            Err(_) => self.suspend(id),
         }
     }
 

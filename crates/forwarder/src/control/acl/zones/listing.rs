@@ -30,6 +30,9 @@ impl ForwarderState {
             }
             known => known.map(|(name, _)| name.clone()).unwrap_or_default(),
         };
+        let number = u8::try_from(four).ok().filter(|_| !interface.zone.is_empty());
+        let cookies = number.map(|number| self.shared.flows.syn_cookies().zone(number));
+        interface.zone_syn_cookies = cookies.and_then(|it| it.threshold);
     }
 
     /// Adds the pairs that workers have with the classifiers of their lists.
@@ -75,6 +78,8 @@ impl ForwarderState {
             pairs: zones.pairs.iter().map(state).collect(),
             unpaired_packets: unpaired.packets,
             unpaired_bytes: unpaired.bytes,
+            syn_cookies: self.list_syn_cookies(),
+            syn_cookies_refused: self.shared.flows.syn_cookies().refused(),
         }
     }
 

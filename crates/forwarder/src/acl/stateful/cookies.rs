@@ -1,0 +1,295 @@
+//! SYN cookies at the two ends of the way through the router. The input makes the SYN of an acknowledgement that has a
+//! valid cookie, before rules are asked, so that they decide about it as they did about the SYN. The last place before
+//! a packet leaves knows its zone: there SYNs that all rules have accepted get their flow, or a cookie.
+
+use std::sync::LazyLock;
+
+use stoa_engine::arc::ArcHook;
+use stoa_engine::vector::{DROP, flags};
+use stoa_engine::{Context, Vector};
+use stoa_tables::classifier::Fragment;
+use stoa_tables::flow_table::{Direction, Match};
+use stoa_wire::protocol::TCP;
+use stoa_wire::tcp::{self, flag};
+use stoa_wire::tcp_options::{SYN_OPTIONS, SynOptions, Timestamps, scaled};
+use stoa_wire::{ipv4, ipv6};
+
+use super::segments::{Answer, Made, replace, syn};
+use super::{seen, tracked, tracker};
+use crate::acl::flow_keys::flow_vrf;
+use crate::acl::keys::{self, Family};
+use crate::acl::node::{AclNode, ORIGIN, argument_of};
+use crate::acl::place::{INPUT4, INPUT6, Place, ZONES4, ZONES6};
+use crate::acl::zones::FIRST;
+use crate::acl::{Policy, TRACK, Tracks};
+use crate::arcs;
+use crate::drops::Drop;
+use crate::flow::cookie;
+use crate::flow::fields::Kind;
+use crate::flow::splice::{OUR_SCALE, Splice};
+use crate::flow::tracker::{Opened, Side};
+use crate::shared::Shared;
+
+const CONTROLS: u8 = flag::SYN | flag::ACK | flag::RST | flag::FIN;
+
+/// Whether a packet is a whole segment with SYN and no other flag that counts.
+pub(super) fn is_syn(kind: Kind) -> bool {
+    kind.protocol() == TCP
+        && kind.tcp_flags() & CONTROLS == flag::SYN
+        && kind.part() == Fragment::No
+}
+
+/// Whether a packet is a whole segment that may be the first one after a SYN-ACK.
+pub(super) fn is_acknowledgement(kind: Kind) -> bool {
+    kind.protocol() == TCP
+        && kind.tcp_flags() & (CONTROLS & !flag::FIN) == flag::ACK
+        && kind.part() == Fragment::No
+}
+
+/// Where the argument of a feature at an interface is.
+fn argument(place: Place, hook: ArcHook, shared: &Shared, interface: u32) -> u32 {
+    argument_of(hook, (place.of)(&shared.arcs), interface)
+}
+
+fn hook(place: Place) -> ArcHook {
+    arcs::hook(place.arc, place.node)
+}
+
+/// The hooks of the input, and of pairs, by family.
+static HOOKS4: LazyLock<[ArcHook; 2]> = LazyLock::new(|| [hook(INPUT4), hook(ZONES4)]);
+static HOOKS6: LazyLock<[ArcHook; 2]> = LazyLock::new(|| [hook(INPUT6), hook(ZONES6)]);
+
+/// Finds the hooks before packets come.
+pub(super) fn prepare() {
+    let _ = (&*HOOKS4, &*HOOKS6);
+}
+
+fn places<F: Family>() -> [(Place, ArcHook); 2] {
+    let (places, hooks) =
+        if F::IS_IP4 { ([INPUT4, ZONES4], &HOOKS4) } else { ([INPUT6, ZONES6], &HOOKS6) };
+    [(places[0], hooks[0]), (places[1], hooks[1])]
+}
+
+/// A SYN in place of an acknowledgement is refused: it becomes that again, without its data, for an answer to it.
+#[cold]
+pub(super) fn restore(vector: &mut Vector, lane: usize) {
+    let Some(fields) = vector.known_fields() else { return };
+    let Some(view) = seen(vector, fields, lane).view() else { return };
+    let header = view.header();
+    let builder = tcp::Builder {
+        source_port: view.source_port(),
+        destination_port: view.destination_port(),
+        sequence: header.sequence.get().wrapping_add(1),
+        acknowledgement: header.acknowledgement.get().wrapping_add(1),
+        flags: flag::ACK,
+        window: header.window.get(),
+        ..tcp::Builder::default()
+    };
+    replace(vector, lane, &builder);
+    vector.flags[lane] &= !flags::COOKIE;
+}
+
+impl<F: Family> AclNode<F> {
+    /// If a lane acknowledges a valid cookie, it becomes the SYN for which that was. The cookie goes along as the
+    /// acknowledgement number, which a SYN does not use, and our timestamp as the echo.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_cookie(&self, vector: &mut Vector, lane: usize) -> bool {
+        let Some(fields) = vector.known_fields() else { return false };
+        let packet = seen(vector, fields, lane);
+        if !is_acknowledgement(packet.kind) || packet.kind.malformed().is_some() {
+            return false;
+        }
+        let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
+        let key = F::flow_key(fields, lane, vrf);
+        let Some(view) = packet.view() else { return false };
+        let header = view.header();
+        let cookie = header.acknowledgement.get().wrapping_sub(1);
+        let keys = self.shared.flows.syn_cookies().keys();
+        // A probe of the window, which we have closed, has the number before (RFC 9293 section 3.8.6.1).
+        let sequence = header.sequence.get();
+        let numbers = [sequence.wrapping_sub(1), sequence];
+        let number = numbers.into_iter().find(|it| cookie::is_valid(keys, &key, *it, cookie));
+        let Some(number) = number else { return false };
+        if !packet.pseudo().is_some_and(|pseudo| view.verify(&pseudo).is_ok()) {
+            return false;
+        }
+        let options = cookie::options(cookie, Timestamps::of(&view));
+        let by = options.scale.unwrap_or(0).cast_signed();
+        let (window, mut bytes) = (scaled(header.window.get(), by), [0; SYN_OPTIONS]);
+        let builder = syn(&view, (number, Some(cookie)), &options, window, &mut bytes);
+        replace(vector, lane, &builder)
+    }
+
+    /// The last place, behind all rules: new connections of lanes that go on. Whether any lane takes another way.
+    #[inline(never)]
+    pub(super) fn open_connections(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        policy: Policy,
+    ) -> bool {
+        const NEW: u16 = flags::TRACKED | flags::DEFERRED | flags::COOKIE;
+        let mut is_any = false;
+        for lane in 0..vector.len() {
+            let lane_flags = vector.flags[lane];
+            if lane_flags & NEW == 0
+                || lane_flags & flags::ADMITTED != 0 && lane_flags & flags::COOKIE == 0
+            {
+                continue;
+            }
+            vector.flags[lane] &= !(flags::DEFERRED | flags::COOKIE);
+            let goes_on = vector.next[lane] & DROP == 0 && vector.next[lane] > ORIGIN;
+            let Some(kind) = vector.known_fields().map(|fields| Kind(fields.kind[lane])) else {
+                break;
+            };
+            if goes_on && is_syn(kind) {
+                let next = self.open(cx, (vector, lane), lane_flags, policy);
+                is_any |= next.is_some();
+                vector.next[lane] = next.unwrap_or(vector.next[lane]);
+            }
+        }
+        is_any
+    }
+
+    /// A SYN that goes on; its next node if that is another one now.
+    fn open(
+        &mut self,
+        cx: &mut Context<'_>,
+        (vector, lane): (&mut Vector, usize),
+        lane_flags: u16,
+        policy: Policy,
+    ) -> Option<u16> {
+        let [_, (place, hook)] = places::<F>();
+        let zone = argument(place, hook, &self.shared, vector.tx_if[lane]);
+        if lane_flags & flags::COOKIE != 0 {
+            return self.open_spliced(cx, (vector, lane), zone);
+        }
+        if lane_flags & flags::DEFERRED != 0 {
+            if self.shared.flows.syn_cookies().is_on(zone)
+                && let Some(made) = self.answer(vector, lane)
+            {
+                self.shared.flows.syn_cookies().count_sent(cx.worker, zone);
+                self.tracking.answers.push(Answer { lane: lane as u8, is_instead: true, made });
+                return Some(ORIGIN);
+            }
+            if let Some(reason) = self.begin_deferred(cx, (vector, lane), policy) {
+                return Some(reason.next());
+            }
+        }
+        let fields = vector.known_fields()?;
+        let key = F::flow_key(fields, lane, self.vrf_of(vector, lane));
+        let side = tracker(cx)?.of(F::IS_IP4);
+        let found = side.find(&key).filter(|found| side.owns(*found))?;
+        let is_zone = zone >= FIRST.into() && found.direction() == Direction::Original;
+        if let Some(id) = found.id().filter(|_| is_zone) {
+            side.note_half_open(id, zone as u8);
+        }
+        None
+    }
+
+    fn vrf_of(&self, vector: &Vector, lane: usize) -> u16 {
+        flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]))
+    }
+
+    /// A SYN in place of an acknowledgement leaves; without a spliced flow, it is dropped.
+    fn open_spliced(
+        &self,
+        cx: &mut Context<'_>,
+        (vector, lane): (&mut Vector, usize),
+        zone: u32,
+    ) -> Option<u16> {
+        let (refused, worker) = (Some(Drop::SynCookie.next()), cx.worker);
+        let fields = vector.known_fields()?;
+        let key = F::flow_key(fields, lane, self.vrf_of(vector, lane));
+        let side = tracker(cx)?.of(F::IS_IP4);
+        let id = side.find(&key).filter(|found| side.owns(*found)).and_then(Match::id);
+        let splice = id.and_then(|id| Some((id, side.splice(id)?)));
+        let Some((id, Splice::Opening(mut opening))) = splice else { return refused };
+        if !opening.is_counted {
+            opening.is_counted = true;
+            side.set_splice(id, &Splice::Opening(opening));
+            self.shared.flows.syn_cookies().count_accepted(worker, zone);
+        }
+        let Some(view) = seen(vector, fields, lane).view() else { return refused };
+        let (number, window) = (view.header().sequence.get(), view.header().window.get());
+        let mut bytes = [0; SYN_OPTIONS];
+        let builder = syn(&view, (number, None), &SynOptions::of(&view), window, &mut bytes);
+        if replace(vector, lane, &builder) { None } else { refused }
+    }
+
+    /// The SYN-ACK with a cookie that answers a SYN. Its window is 0, so that the client sends nothing before the
+    /// server has answered: it would be lost. `None`: the SYN has a wrong checksum, which says nothing.
+    fn answer(&self, vector: &Vector, lane: usize) -> Option<Made> {
+        let fields = vector.known_fields()?;
+        let packet = seen(vector, fields, lane);
+        let (segment, view) = (packet.segment()?, packet.view()?);
+        let key = F::flow_key(fields, lane, self.vrf_of(vector, lane));
+        let syn = SynOptions::of(&view);
+        let (keys, clock) = (self.shared.flows.syn_cookies().keys(), self.tracking.now.ms);
+        let (cookie, timestamps) = cookie::make(keys, &key, segment.sequence, &syn, clock);
+        let mtu = self.shared.adjacencies.get(vector.adjacency[lane])?.head().mtu();
+        let headers = tcp::LENGTH + if F::IS_IP4 { ipv4::LENGTH } else { ipv6::LENGTH };
+        let ours = SynOptions {
+            segment_size: Some(mtu.saturating_sub(headers as u16)),
+            scale: syn.scale.and(timestamps).map(|_| OUR_SCALE),
+            sack: syn.sack && timestamps.is_some(),
+            timestamps,
+        };
+        let mut options = [0; SYN_OPTIONS];
+        let length = ours.write(&mut options);
+        let builder = tcp::Builder {
+            source_port: view.destination_port(),
+            destination_port: view.source_port(),
+            sequence: cookie,
+            acknowledgement: segment.sequence.wrapping_add(1),
+            flags: flag::SYN | flag::ACK,
+            window: 0,
+            urgent: 0,
+            options: &options[..length],
+        };
+        Made::back(&packet, &builder)
+    }
+
+    /// A SYN that waited for its zone gets its flow after all; why it is dropped.
+    #[cold]
+    fn begin_deferred(
+        &mut self,
+        cx: &mut Context<'_>,
+        (vector, lane): (&mut Vector, usize),
+        policy: Policy,
+    ) -> Option<Drop> {
+        let rule = self.rule_of(cx, vector, lane)?;
+        let fields = vector.known_fields()?;
+        let key = F::flow_key(fields, lane, self.vrf_of(vector, lane));
+        let (packet, now) = (seen(vector, fields, lane), self.tracking.now);
+        let side: &mut Side = tracker(cx)?.of(F::IS_IP4);
+        match side.create(key, &packet, rule.admission(policy, true), now) {
+            Opened::New => vector.flags[lane] |= tracked(false),
+            // Of the same vector: it counts the next packet.
+            Opened::Existing(_) | Opened::Untracked => {}
+            Opened::Drop(reason) => return Some(reason),
+        }
+        None
+    }
+
+    /// The stateful rule that admits a SYN: that of the first place whose lists have one. The packet is as those have
+    /// seen it, and what they count they have counted.
+    fn rule_of(&self, cx: &Context<'_>, vector: &Vector, lane: usize) -> Option<Tracks> {
+        let acls = self.shared.acls.read(cx.reader);
+        let packet = F::fields(vector.bytes(lane));
+        let [(input, in_hook), (pairs, pair_hook)] = places::<F>();
+        let at = |place, hook, interface| argument(place, hook, &self.shared, interface);
+        let list = |id: u32| if [0, TRACK].contains(&id) { None } else { acls.get(id) };
+        let zones = [vector.rx_if[lane], vector.tx_if[lane]].map(|it| at(pairs, pair_hook, it));
+        let all = [
+            list(at(input, in_hook, vector.rx_if[lane])),
+            acls.pair_between(zones).map(|pair| pair.of::<F>()),
+            list(self.ids[lane]),
+        ];
+        all.into_iter().flatten().find_map(|classifier| {
+            let found = keys::first::<F>(&classifier.reader, &packet);
+            classifier.rules.get(found as usize)?.tracks
+        })
+    }
+}
