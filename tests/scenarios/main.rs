@@ -53,6 +53,7 @@ mod routing_frr;
 mod second_run;
 mod slow_path;
 mod software_rss;
+mod syn_cookies;
 mod syslog;
 mod tap;
 mod trace_capture;

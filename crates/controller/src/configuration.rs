@@ -241,7 +241,10 @@ impl Configuration {
         let of_acls = acl::warnings(&desired.acl_rules, (interfaces, &desired.zone_pairs));
         let of_zones =
             acl::zone_warnings(desired, (interfaces, &self.addressing), &self.route_sources);
-        found.chain(self.overlaps()).chain(shared).chain(of_acls).chain(of_zones).collect()
+        let of_cookies =
+            acl::cookie_warnings(&desired.acl_rules, (interfaces, &desired.zone_pairs));
+        let of_acls = of_acls.into_iter().chain(of_zones).chain(of_cookies);
+        found.chain(self.overlaps()).chain(shared).chain(of_acls).collect()
     }
 
     /// Connected subnets that overlap.

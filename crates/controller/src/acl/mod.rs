@@ -3,6 +3,7 @@
 
 mod attach;
 mod capability;
+mod cookie_warnings;
 mod coverage;
 mod essential;
 mod evaluate;
@@ -22,6 +23,7 @@ mod zone_warnings;
 mod zones;
 
 pub(crate) use capability::AccessLists;
+pub(crate) use cookie_warnings::cookie_warnings;
 pub use evaluate::evaluate;
 pub(crate) use judged_flows::judged_flows;
 pub(crate) use paths::{pair_path, point_path};

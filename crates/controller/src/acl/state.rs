@@ -8,6 +8,7 @@ use stoa_api::{date, v1};
 
 use crate::capability::{FlowFacts, Page};
 use crate::json::{list, number, object, text};
+use crate::metrics::page::one;
 
 /// Rules with metrics, at most: the first ones by list. All have counters in the operational state.
 const METRICS: usize = 10_000;
@@ -85,8 +86,31 @@ pub(super) fn metrics(rules: &[v1::AclRuleState], page: &mut Page<'_>) -> fmt::R
     page.counters("acl_rule", "bytes", "Bytes of the IP packets that matched a rule", bytes)
 }
 
+/// Adds what came of SYN cookies.
+fn cookie_metrics(listed: &v1::ListZonePairsReply, page: &mut Page<'_>) -> fmt::Result {
+    let zones = &listed.syn_cookies;
+    if zones.is_empty() && listed.syn_cookies_refused == 0 {
+        return Ok(());
+    }
+    let of = |it: &v1::SynCookiesState| [("zone", it.zone.clone())];
+    let on = zones.iter().map(|it| (of(it), one(it.is_on)));
+    page.gauges("syn_cookies_on", "", "Whether SYN cookies of a zone are on", on)?;
+    let half_open = zones.iter().map(|it| (of(it), f64::from(it.half_open)));
+    page.gauges("syn_cookies_half_open", "", "Half-open TCP connections to a zone", half_open)?;
+    let sent = zones.iter().map(|it| (of(it), it.sent));
+    page.counters("syn_cookies_sent", "", "SYNs that were answered with a cookie", sent)?;
+    let accepted = zones.iter().map(|it| (of(it), it.accepted));
+    let help = "Connections that have begun with a SYN cookie";
+    page.counters("syn_cookies_accepted", "", help, accepted)?;
+    let help = "TCP segments dropped because they acknowledge no valid SYN cookie";
+    let refused =
+        std::iter::once(([("reason", "syn-cookie".to_owned())], listed.syn_cookies_refused));
+    page.counters("syn_cookies_refused", "packets", help, refused)
+}
+
 /// Adds what pairs of zones drop because no rule matches; without a pair, the labels are empty.
 pub(super) fn zone_metrics(listed: &v1::ListZonePairsReply, page: &mut Page<'_>) -> fmt::Result {
+    cookie_metrics(listed, page)?;
     if listed.pairs.is_empty() && listed.unpaired_packets == 0 {
         return Ok(());
     }

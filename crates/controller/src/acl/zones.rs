@@ -10,7 +10,7 @@ use super::paths::{ACLS, pair_path, zone_path};
 use super::rules::family_of;
 use crate::capability::{Settings, Translated};
 use crate::config::data_path::predicate;
-use crate::config::model::{Acls, ZonePair};
+use crate::config::model::{Acls, Zone, ZonePair};
 
 /// Lists of a pair, at most.
 const LISTS: usize = 16;
@@ -27,6 +27,7 @@ pub(super) fn translate(
         let cause = format!("{count} zones are more than {ZONES}");
         errors.add(format!("{ACLS}/stoa-acl:zones"), cause, "Use fewer zones.");
     }
+    let cookies: HashMap<&str, u32> = acls.zones.zone.iter().filter_map(cookies_of).collect();
     let zones = zones(acls, errors);
     if !zones.is_empty() {
         let given = settings.model.interfaces.interface.iter();
@@ -34,6 +35,7 @@ pub(super) fn translate(
         for (interface, desired) in translated.interfaces_of(given) {
             let Some(zone) = zones.get(interface.name.as_str()) else { continue };
             (*zone).clone_into(&mut desired.zone);
+            desired.zone_syn_cookies = cookies.get(*zone).copied();
             if !interface.cross_connect.is_empty() {
                 let name = &interface.name;
                 errors.add_about(
@@ -49,6 +51,11 @@ pub(super) fn translate(
         acls.acl.iter().map(|acl| (acl.name.as_str(), family_of(acl))).collect();
     let pairs = acls.zone_pairs.zone_pair.iter().map(|it| pair(it, &families, errors));
     translated.desired.zone_pairs = pairs.collect();
+}
+
+/// The name of a zone with SYN cookies, and their threshold.
+fn cookies_of(zone: &Zone) -> Option<(&str, u32)> {
+    zone.syn_cookies.as_ref().map(|it| (zone.name.as_str(), it.threshold))
 }
 
 /// The zone of each interface that is in one.

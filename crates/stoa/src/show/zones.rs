@@ -4,7 +4,9 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
-use stoa_api::v1::{ShowZonesReply, ShowZonesRequest, Zone, ZonePair, ZonePairState};
+use stoa_api::v1::{
+    ShowZonesReply, ShowZonesRequest, SynCookiesState, Zone, ZonePair, ZonePairState,
+};
 
 use super::{count, table, write};
 use crate::failure::Failure;
@@ -24,7 +26,24 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
     write(&zones(&reply.zones), out)?;
     writeln!(out)?;
     write(&pairs(&reply), out)?;
+    if !reply.syn_cookies.is_empty() {
+        writeln!(out)?;
+        write(&cookies(&reply.syn_cookies), out)?;
+        writeln!(out, "Segments without a valid cookie, dropped: {}", reply.syn_cookies_refused)?;
+    }
     Ok(())
+}
+
+/// The zones with SYN cookies.
+fn cookies(zones: &[SynCookiesState]) -> Table {
+    let columns = ["zone", "SYN cookies", ">half open", ">threshold", ">sent", ">accepted"];
+    let mut table = table(&columns);
+    for it in zones {
+        let is_on = if it.is_on { "on" } else { "off" };
+        let counts = [it.half_open.into(), it.threshold.into(), it.sent, it.accepted].map(count);
+        table.add_row([Cell::new(&it.zone), Cell::new(is_on)].into_iter().chain(counts));
+    }
+    table
 }
 
 fn zones(zones: &[Zone]) -> Table {
@@ -75,7 +94,15 @@ fn to_json(reply: &ShowZonesReply) -> Value {
     let zones: Vec<Value> = reply.zones.iter().map(zone).collect();
     let pairs: Vec<Value> = reply.pairs.iter().filter_map(pair).collect();
     let unpaired = json!({ "packets": reply.unpaired_packets, "bytes": reply.unpaired_bytes });
-    json!({ "zones": zones, "pairs": pairs, "unpaired": unpaired })
+    let cookies = |it: &SynCookiesState| {
+        json!({
+            "zone": it.zone, "on": it.is_on, "threshold": it.threshold, "half-open": it.half_open,
+            "sent": it.sent, "accepted": it.accepted,
+        })
+    };
+    let cookies: Vec<Value> = reply.syn_cookies.iter().map(cookies).collect();
+    let cookies = json!({ "zones": cookies, "refused": reply.syn_cookies_refused });
+    json!({ "zones": zones, "pairs": pairs, "unpaired": unpaired, "syn-cookies": cookies })
 }
 
 #[cfg(test)]
@@ -100,6 +127,15 @@ mod tests {
             pairs: vec![pair(&["web", "four"], &["web", "four"]), pair(&["web", "four"], &["web"])],
             unpaired_packets: 7,
             unpaired_bytes: 8,
+            syn_cookies: vec![SynCookiesState {
+                zone: "lan".into(),
+                threshold: 4_000,
+                half_open: 4_321,
+                is_on: true,
+                sent: 9,
+                accepted: 8,
+            }],
+            syn_cookies_refused: 6,
         };
         assert!(zones(&reply.zones).to_string().contains("a, b"));
         let text = pairs(&reply).to_string();
@@ -110,5 +146,9 @@ mod tests {
         assert_eq!(shown["pairs"][1]["acls6"], json!(["web"]));
         assert_eq!(shown["unpaired"], json!({ "packets": 7, "bytes": 8 }));
         assert_eq!(shown["zones"][0]["name"], "lan");
+        let text = cookies(&reply.syn_cookies).to_string();
+        assert!(text.contains("on") && text.contains("4,321"), "{text}");
+        let shown = &shown["syn-cookies"];
+        assert_eq!((&shown["refused"], &shown["zones"][0]["on"]), (&json!(6), &json!(true)));
     }
 }

@@ -28,6 +28,20 @@ pub struct Zone {
     pub name: String,
     #[serde(default)]
     pub interface: Vec<String>,
+    #[serde(rename = "syn-cookies")]
+    pub syn_cookies: Option<SynCookies>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct SynCookies {
+    #[serde(default = "SynCookies::default_threshold")]
+    pub threshold: u32,
+}
+
+impl SynCookies {
+    const fn default_threshold() -> u32 {
+        1000
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
