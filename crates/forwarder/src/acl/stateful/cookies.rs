@@ -111,7 +111,7 @@ impl<F: Family> AclNode<F> {
         let numbers = [sequence.wrapping_sub(1), sequence];
         let number = numbers.into_iter().find(|it| cookie::is_valid(keys, &key, *it, cookie));
         let Some(number) = number else { return false };
-        if !packet.pseudo().is_some_and(|pseudo| view.verify(&pseudo).is_ok()) {
+        if packet.pseudo().is_none_or(|pseudo| view.verify(&pseudo).is_err()) {
             return false;
         }
         let options = cookie::options(cookie, Timestamps::of(&view));
