@@ -13,7 +13,7 @@ use stoa_wire::{ipv6, protocol};
 
 use super::hostile::mutants_of;
 use super::tunnel::encapsulated_between;
-use crate::harness::everything::{virtual_mac, virtual4, virtual6};
+use crate::harness::everything::{VARIANTS, virtual_mac, virtual4, virtual6};
 use crate::harness::stepped::{self, Lab};
 use crate::harness::{
     arp_request, ethertype_of, frame, host_mac, host4, host6, ip6, our_mac, our4, our6, ping4,
@@ -124,7 +124,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         }),
         1 => (1..4_u8).prop_map(Event::Time),
         1 => (0..=255_u8, any::<bool>()).prop_map(|(port, is_up)| Event::Link(port, is_up)),
-        2 => (0..8_u8).prop_map(Event::Reload),
+        2 => (0..VARIANTS).prop_map(Event::Reload),
     ];
     proptest::collection::vec(event, 1..6)
 }
@@ -180,7 +180,7 @@ fn frames_reach_all_features() {
     lab.begin();
     assert_eq!(lab.virtual_routers(), ["master"; 4]);
     let mut before = BTreeMap::new();
-    for which in [0, 4] {
+    for which in [0, 4, 8, 12] {
         lab.reload(which);
         for port in [0, 1, 2, 240, 241] {
             for frames in good().chunks(30) {

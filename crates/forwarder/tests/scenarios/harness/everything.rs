@@ -8,6 +8,9 @@ use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::{
     AclRule, Family, Fragments, Prefix, Rule, RuleAction, RuleOfList, VirtualRouter, ZonePair,
 };
+use stoa_forwarder::flow::profiles::Profile;
+use stoa_forwarder::flow::tcp::Options;
+use stoa_forwarder::flow::timeouts::Class;
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::Encapsulation;
 use stoa_wire::vrrp;
@@ -17,7 +20,7 @@ use super::setup::{self, Setup, host4, host6, our4, our6, virtual_router};
 /// The ports, in the order of their numbers. The last two are cross-connected.
 pub const PORTS: [&str; 5] = ["west", "east", "north", "left", "right"];
 /// How many configurations [`everything`] has.
-pub const VARIANTS: u8 = 8;
+pub const VARIANTS: u8 = 16;
 /// The virtual routers of west and west.100. The second one accepts packets.
 pub const VIRTUAL_ROUTERS: [(u8, u8); 2] = [(51, 1), (52, 10)];
 
@@ -36,12 +39,16 @@ pub fn virtual_mac(which: usize, is_ip6: bool) -> [u8; 6] {
     vrrp::mac(VIRTUAL_ROUTERS[which % 2].0, is_ip6).0
 }
 
-/// One of the configurations: they differ in a link, in forwarding, in the rules of the default VRF, and in zones.
+/// One of the configurations: they differ in a link, in forwarding, in the rules of the default VRF, in zones, and in
+/// stateful rules.
 /// `options` are all options of a family.
 pub fn everything(which: u8, options: &v1::FamilyOptions) -> Setup {
     let is_second = which / 4 % 2 == 1;
     let setup = virtual_routers(rules(vrfs(interfaces()), is_second));
     let mut setup = access_lists(features(setup, options));
+    if which / 8 % 2 == 1 {
+        setup = stateful_rules(setup);
+    }
     if is_second {
         setup = zones(setup);
     }
@@ -189,7 +196,7 @@ fn virtual_routers(mut setup: Setup) -> Setup {
 }
 
 /// Access lists that accept, drop and reject, at some interfaces of the vectors of the port west and behind others.
-fn access_lists(mut setup: Setup) -> Setup {
+fn access_lists(setup: Setup) -> Setup {
     let all = RuleOfList::all;
     let first = [
         RuleOfList { dscp: Some(12), ..all(Action::Drop) },
@@ -212,21 +219,65 @@ fn access_lists(mut setup: Setup) -> Setup {
         RuleOfList { family: 6, protocols: vec![58], icmp_type: Some(1), ..all(Action::Drop) },
         all(Action::Accept),
     ];
-    for (acl, rules) in [("first", &first[..]), ("second", &second[..])] {
-        let mut after = String::new();
-        for (at, rule) in rules.iter().enumerate() {
-            let name = at.to_string();
-            let after = std::mem::replace(&mut after, name.clone());
-            let rule = AclRule { after, sets: None, rule: rule.clone() };
-            setup.0.acl_rules.insert((acl.to_owned(), name), rule);
-        }
-    }
+    let setup = list(list(setup, "first", &first), "second", &second);
     let both = || vec!["first".to_owned(), "second".to_owned()];
     let only = || vec!["second".to_owned()];
     setup
         .with("west.7.8", |it| (it.acls.in4, it.acls.in6) = (both(), only()))
         .with("west.31", |it| (it.acls.in4, it.acls.in6) = (only(), both()))
         .with("east", |it| (it.acls.out4, it.acls.out6) = (both(), both()))
+}
+
+/// An access list with these rules.
+fn list(mut setup: Setup, name: &str, rules: &[RuleOfList]) -> Setup {
+    let mut after = String::new();
+    for (at, rule) in rules.iter().enumerate() {
+        let after = std::mem::replace(&mut after, at.to_string());
+        let rule = AclRule { after, sets: None, rule: rule.clone() };
+        setup.0.acl_rules.insert((name.to_owned(), at.to_string()), rule);
+    }
+    setup
+}
+
+/// Stateful rules of inputs and of an output, with and without profiles, limits and logs; rules with sets of prefixes
+/// and ports. Replies have no rule.
+fn stateful_rules(setup: Setup) -> Setup {
+    let flow = |protocols: &[u8]| RuleOfList {
+        protocols: protocols.to_vec(),
+        is_stateful: true,
+        ..RuleOfList::all(Action::Accept)
+    };
+    let mut quick = Profile { options: Options { loose: true, liberal: false }, ..<_>::default() };
+    Class::ALL.iter().for_each(|class| quick.timeouts.set(*class, 1));
+    let liberal = Profile { options: Options { loose: true, liberal: true }, ..<_>::default() };
+    // Without the fuzzer, limits would depend on the time of the machine.
+    let limit = if cfg!(fuzzing) { (10, 5) } else { (1_000_000, 1_000_000) };
+    let sets = RuleOfList {
+        family: 4,
+        sources: vec![([10, 0, 1, 0].into(), 24), (host4(10).into(), 32)],
+        destinations: vec![([10, 0, 2, 0].into(), 24), ([10, 9, 4, 0].into(), 22)],
+        destination_ports: vec![(7, 7), (1000, 1999), (3000, 3001)],
+        ..flow(&[6, 17])
+    };
+    let out = [
+        RuleOfList { tcp_flags: (0, 0x10), flow_profile: Some(quick), ..flow(&[6]) },
+        sets,
+        RuleOfList { flow_profile: Some(liberal), is_logged: true, ..flow(&[6]) },
+        RuleOfList { rate_limit: Some(limit), flow_profile: Some(quick), ..flow(&[17]) },
+        RuleOfList { family: 4, rate_limit: Some(limit), is_logged: true, ..flow(&[1]) },
+        flow(&[1, 4, 41, 47, 58]),
+    ];
+    let back = [
+        RuleOfList { family: 6, protocols: vec![58], icmp_type: Some(136), ..RuleOfList::all(Action::Accept) },
+        RuleOfList { dscp: Some(1), ..flow(&[]) },
+        RuleOfList { protocols: vec![6], ..RuleOfList::all(Action::Reject) },
+    ];
+    let (out_names, back_names) = (|| vec!["out".to_owned()], || vec!["back".to_owned()]);
+    list(list(setup, "out", &out), "back", &back)
+        .with("west", |it| (it.acls.in4, it.acls.in6) = (out_names(), out_names()))
+        .with("west.100", |it| (it.acls.out4, it.acls.out6) = (out_names(), out_names()))
+        .with("east", |it| (it.acls.in4, it.acls.in6) = (back_names(), back_names()))
+        .with("gre", |it| it.acls.in4 = back_names())
 }
 
 /// Zones of some interfaces, with what passes between them, from them to the router and back. Some pairs are missing.
