@@ -44,6 +44,20 @@ pub enum Body {
         payload: Box<Payload>,
     },
     Any(u8, Vec<u8>),
+    /// A segment of one of few connections, with numbers that may fit.
+    Segment {
+        ports: u8,
+        flags: u8,
+        numbers: (u8, u8),
+        data: u8,
+    },
+    /// An ICMP error about a packet, of which the end may be cut.
+    About {
+        kind: u8,
+        code: u8,
+        payload: Box<Payload>,
+        cut: u8,
+    },
 }
 
 impl Body {
@@ -86,8 +100,32 @@ impl Body {
                 (protocol::VRRP, with_sum(data.clone(), 6, protocol::VRRP, Some(pseudo)))
             }
             Self::Any(protocol, data) => (*protocol, data.clone()),
+            Self::Segment { ports, flags, numbers, data } => {
+                (protocol::TCP, segment(*ports, *flags, *numbers, *data, pseudo))
+            }
+            Self::About { kind, code, payload, cut } => {
+                let kinds = if is_six { [1, 2, 3, 4] } else { [3, 5, 11, 12] };
+                let kind = kinds[usize::from(kind % 4)];
+                let quoted = payload.packet();
+                let end = quoted.len().saturating_sub(usize::from(cut % 64)).min(1200);
+                let bytes = [&[kind, *code, 0, 0, 0, 0, 5, 0], &quoted[..end]].concat();
+                (icmp, with_sum(bytes, 2, icmp, is_six.then_some(pseudo)))
+            }
         }
     }
+}
+
+/// Both directions of four connections; numbers are near each other or half of the space away.
+fn segment(ports: u8, flags: u8, numbers: (u8, u8), data: u8, pseudo: &Pseudo) -> Vec<u8> {
+    let (port, peer) = (5000 + u16::from(ports & 1), 1000 + u16::from(ports >> 1 & 1));
+    let ends = if ports & 4 == 0 { (port, peer) } else { (peer, port) };
+    let number = |of: u8| u32::from(of & 0x7f) + (u32::from(of & 0x80) << 24);
+    let mut bytes = [ends.0.to_be_bytes(), ends.1.to_be_bytes()].concat();
+    bytes.extend(number(numbers.0).to_be_bytes());
+    bytes.extend(number(numbers.1).to_be_bytes());
+    bytes.extend([0x50, flags, 1, 0, 0, 0, 0, 0]);
+    bytes.resize(20 + usize::from(data), 0x5a);
+    with_sum(bytes, 16, protocol::TCP, Some(pseudo))
 }
 
 fn udp(ports: (u16, u16), data: &[u8], pseudo: &Pseudo) -> Vec<u8> {

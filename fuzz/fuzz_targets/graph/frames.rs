@@ -244,6 +244,13 @@ impl Payload {
         }
     }
 
+    /// The bytes without the type.
+    pub fn packet(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.add_to(&mut bytes);
+        bytes.split_off(2)
+    }
+
     fn add_to(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::Ip4(packet) => {
