@@ -268,7 +268,12 @@ fn stateful_rules(setup: Setup) -> Setup {
         flow(&[1, 4, 41, 47, 58]),
     ];
     let back = [
-        RuleOfList { family: 6, protocols: vec![58], icmp_type: Some(136), ..RuleOfList::all(Action::Accept) },
+        RuleOfList {
+            family: 6,
+            protocols: vec![58],
+            icmp_type: Some(136),
+            ..RuleOfList::all(Action::Accept)
+        },
         RuleOfList { dscp: Some(1), ..flow(&[]) },
         RuleOfList { protocols: vec![6], ..RuleOfList::all(Action::Reject) },
     ];
