@@ -20,7 +20,7 @@ mod spliced;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, Fields, LaneSet, flags};
 use stoa_engine::{Context, VECTOR, Vector};
-use stoa_tables::flow_table::{Direction, FlowEntry, FlowReader, Match};
+use stoa_tables::flow_table::{Direction, FlowEntry, Match};
 
 use super::flow_keys::flow_vrf;
 use super::keys::Family;
@@ -31,9 +31,7 @@ use super::{Classifier, Policy, TRACK};
 use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
-use crate::flow::tracker::{
-    FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, about, fits,
-};
+use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, fits};
 use crate::shared::Shared;
 use segments::Answer;
 pub(super) use settle::{is_first, settle_all};

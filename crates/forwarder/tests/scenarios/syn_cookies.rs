@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::{RuleOfList, ZonePair};
+use stoa_forwarder::flow::selection::Selection;
 use stoa_wire::protocol;
 use stoa_wire::tcp::flag;
 use stoa_wire::tcp_options::{SynOptions, Timestamps};
@@ -301,7 +302,7 @@ fn forged_and_old_acknowledgements_are_dropped() {
         lab.pass_time(Duration::from_secs(65));
         let [there, _] = client(&mut lab, std::slice::from_ref(&ack));
         assert_eq!(there[0].flags, flag::SYN);
-        lab.state().clear_flows();
+        lab.state().clear_flows(&Selection::default());
         await_flows(&mut lab, 0);
         lab.pass_time(Duration::from_secs(65));
         let [there, _] = client(&mut lab, &[ack]);

@@ -17,6 +17,7 @@ use stoa_wire::{ipv4, ipv6};
 use super::segments::{Answer, Made, replace, syn};
 use super::{seen, tracked, tracker};
 use crate::acl::flow_keys::flow_vrf;
+use crate::acl::interfaces::Ends;
 use crate::acl::keys::{self, Family};
 use crate::acl::node::{AclNode, ORIGIN, argument_of};
 use crate::acl::place::{INPUT4, INPUT6, Place, ZONES4, ZONES6};
@@ -282,14 +283,16 @@ impl<F: Family> AclNode<F> {
         let at = |place, hook, interface| argument(place, hook, &self.shared, interface);
         let list = |id: u32| if [0, TRACK].contains(&id) { None } else { acls.get(id) };
         let zones = [vector.rx_if[lane], vector.tx_if[lane]].map(|it| at(pairs, pair_hook, it));
+        let (received, sent) = (vector.rx_if[lane], vector.tx_if[lane]);
+        let both = Ends::of(&self.shared.attributes, (received, sent), false);
         let all = [
-            list(at(input, in_hook, vector.rx_if[lane])),
-            acls.pair_between(zones).map(|pair| pair.of::<F>()),
-            list(self.ids[lane]),
+            (list(at(input, in_hook, received)), Ends { sent: 0, ..both }),
+            (acls.pair_between(zones).map(|pair| pair.of::<F>()), both),
+            (list(self.ids[lane]), both),
         ];
-        all.into_iter().flatten().find_map(|classifier| {
-            let found = keys::first::<F>(&classifier.reader, &packet);
-            classifier.rules.get(found as usize)?.tracks
+        all.into_iter().find_map(|(classifier, ends)| {
+            let found = keys::first::<F>(&classifier?.reader, &packet, ends);
+            classifier?.rules.get(found as usize)?.tracks
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use stoa_engine::Vector;
 use stoa_engine::vector::{LaneSet, flags};
-use stoa_tables::flow_table::FlowReader;
+use stoa_tables::flow_table::{FlowReader, Match};
 
 use super::super::flow_keys::flow_vrf;
 use super::super::keys::Family;
