@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use crate::libyang::LibyangError;
+use crate::zones;
 
 /// The cause for an error whose text is none that we know.
 const OTHER: &str = "it does not fit the YANG module";
@@ -45,10 +46,11 @@ const CAUSES: &[(&str, &str)] = &[
 ];
 
 /// What a reference is to, by a part of the path of its target.
-const TARGETS: [(&str, &str); 8] = [
+const TARGETS: [(&str, &str); 9] = [
     ("/if:interface/if:name", "interface"),
     ("stoa-vrf:vrf/", "VRF"),
     ("acl:acls/acl:acl/acl:name", "access list"),
+    (zones::ZONE, "zone"),
     ("flow-profile/", "flow profile"),
     ("ipv4-prefix-sets/", "set of IPv4 prefixes"),
     ("ipv6-prefix-sets/", "set of IPv6 prefixes"),

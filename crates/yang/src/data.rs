@@ -102,7 +102,7 @@ fn add_containers(tree: &mut DataTree<'static>, difference: &DataDiff<'_>) {
 
 /// The errors that libyang reported for data of a client.
 pub fn invalid(error: &yang5::Error, reported: &[LibyangError]) -> Vec<ValidationError> {
-    fix::of_call(schema().context(), error, reported)
+    fix::of_call(schema().context(), error, reported, &|| None)
 }
 
 /// An internal error of libyang.
@@ -113,7 +113,7 @@ pub fn internal(error: &yang5::Error) -> Vec<ValidationError> {
 
 /// What libyang reported while a client's data was used, as validation errors.
 pub fn errors(reported: &[LibyangError]) -> Vec<ValidationError> {
-    fix::errors(schema().context(), reported)
+    fix::errors(schema().context(), reported, &|| None)
 }
 
 #[cfg(test)]

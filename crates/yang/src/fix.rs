@@ -10,16 +10,21 @@ use crate::error::{ValidationError, ValidationErrors};
 use crate::instance_path::without_predicates;
 use crate::libyang::LibyangError;
 use crate::schema_text::allowed_values;
+use crate::zones::{self, Zones};
 use crate::{identities, renamed_names, well_known};
 
-/// The errors of libyang as validation errors, in their order.
-pub fn errors(context: &Context, reported: &[LibyangError]) -> Vec<ValidationError> {
+/// The errors of libyang as validation errors, in their order. `zones`: those of the configuration.
+pub fn errors(
+    context: &Context,
+    reported: &[LibyangError],
+    zones: Zones<'_>,
+) -> Vec<ValidationError> {
     let mut errors = ValidationErrors::default();
     for (index, error) in reported.iter().enumerate() {
         if !follows(error, &reported[..index]) {
             let target = target(error);
             let names: Vec<&dyn ToString> = target.iter().map(|it| it as &dyn ToString).collect();
-            errors.add_about(path(error), cause::of(error), fix(context, error), &names);
+            errors.add_about(path(error), cause::of(error), fix(context, error, zones), &names);
         }
         errors.add_more(error.more);
     }
@@ -31,13 +36,14 @@ pub fn of_call(
     context: &Context,
     error: &yang5::Error,
     reported: &[LibyangError],
+    zones: Zones<'_>,
 ) -> Vec<ValidationError> {
     let own = [LibyangError {
         message: error.msg.clone().unwrap_or_else(|| error.to_string()),
         data_path: error.path.clone().unwrap_or_default(),
         ..LibyangError::default()
     }];
-    errors(context, if reported.is_empty() { &own } else { reported })
+    errors(context, if reported.is_empty() { &own } else { reported }, zones)
 }
 
 /// The value of a reference that has no target.
@@ -87,11 +93,12 @@ fn path(error: &LibyangError) -> String {
     }
 }
 
-fn fix(context: &Context, error: &LibyangError) -> String {
+fn fix(context: &Context, error: &LibyangError, zones: Zones<'_>) -> String {
     let message = error.message.as_str();
     let words = quoted(message);
     let first = words.first().copied().unwrap_or_default();
-    if let Some(fix) = renamed(error, first, words.get(1).copied()) {
+    let known = renamed(error, first, words.get(1).copied());
+    if let Some(fix) = known.or_else(|| zones::fix(error, first, zones)) {
         return fix;
     }
     if message.contains("not found as a child") || message.contains("not found in the") {

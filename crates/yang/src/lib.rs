@@ -27,6 +27,7 @@ pub mod secrets;
 mod sources;
 pub mod unsupported;
 pub mod well_known;
+mod zones;
 
 pub use libyang::{LibyangError, collect_errors};
 pub use schema::{Schema, Valid, schema};

@@ -13,6 +13,7 @@ use yang5::data::{
 use crate::error::ValidationError;
 use crate::libyang::{ErrorCollector, LibyangError, collect_errors};
 use crate::sources::{added, embedded};
+use crate::zones::{self, Zones};
 use crate::{fix, place, unsupported};
 
 /// The modules that are implemented, each with its features. libyang loads their imports.
@@ -124,7 +125,7 @@ impl Schema {
         let parse = || DataTree::parse_string(&self.context, text, format, flags, ALL_ERRORS);
         let (parsed, mut errors) = collect_errors(parse);
         place::complete(text, &mut errors);
-        check(&self.context, parsed, errors)
+        check(&self.context, parsed, errors, &|| None)
     }
 
     /// All errors of a text of RFC 7951 encoding, in its values and of the whole, with line numbers.
@@ -135,7 +136,8 @@ impl Schema {
             || DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
         let (parsed, mut errors) = collect_errors(parse);
         place::complete(text, &mut errors);
-        check(&self.context, parsed, errors).err().unwrap_or_default()
+        let zones = || self.parse(text, DataFormat::JSON).ok().map(|tree| zones::of(&tree));
+        check(&self.context, parsed, errors, &zones).err().unwrap_or_default()
     }
 
     /// Validates a parsed configuration. Works on a copy, since libyang adds every default.
@@ -148,7 +150,7 @@ impl Schema {
             tree.validate(DataValidationFlags::NO_STATE | ALL_ERRORS).map(|()| tree)
         };
         let (validated, errors) = collect_errors(validate);
-        let tree = check(&self.context, validated, errors)?;
+        let tree = check(&self.context, validated, errors, &|| Some(zones::of(given)))?;
         let given = watched(&tree);
         Ok(Valid { tree, given })
     }
@@ -176,11 +178,12 @@ fn check<'a>(
     context: &Context,
     result: Result<DataTree<'a>, yang5::Error>,
     errors: Vec<LibyangError>,
+    zones: Zones<'_>,
 ) -> Result<DataTree<'a>, Vec<ValidationError>> {
     match result {
         Ok(tree) if errors.is_empty() => Ok(tree),
-        Ok(_) => Err(fix::errors(context, &errors)),
-        Err(error) => Err(fix::of_call(context, &error, &errors)),
+        Ok(_) => Err(fix::errors(context, &errors, zones)),
+        Err(error) => Err(fix::of_call(context, &error, &errors, zones)),
     }
 }
 
