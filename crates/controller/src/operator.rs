@@ -247,6 +247,10 @@ impl Operator for Service {
         self.zones().await.map(Response::new)
     }
 
+    async fn clear_zones(&self, _: Request<v1::ClearZonesRequest>) -> Answer<v1::ClearZonesReply> {
+        self.clear_pairs().await.map(Response::new)
+    }
+
     async fn show_flows(
         &self,
         request: Request<v1::ShowFlowsRequest>,

@@ -26,6 +26,11 @@ fn attachments(interface: &v1::Interface) -> impl Iterator<Item = v1::AclAttachm
     })
 }
 
+/// The lists of a pair of zones.
+fn lists_of(pair: &v1::ZonePair) -> impl Iterator<Item = &String> {
+    pair.acls4.iter().chain(&pair.acls6)
+}
+
 fn key(row: v1::AclRow) -> (u32, Vec<String>) {
     (row.family, row.acls)
 }
@@ -55,14 +60,21 @@ impl Service {
         }
         let with_rules: BTreeSet<&str> =
             rules.iter().filter_map(|it| Some(it.rule.as_ref()?.acl.as_str())).collect();
-        let attached: BTreeSet<&String> = attachments.iter().flat_map(|it| &it.acls).collect();
+        let pairs = configuration.iter().flat_map(|it| &it.desired.zone_pairs);
+        let zone_pairs: Vec<_> = pairs
+            .filter(|it| only.is_empty() || lists_of(it).any(|acl| *acl == only))
+            .cloned()
+            .collect();
+        let of_interfaces = attachments.iter().flat_map(|it| &it.acls);
+        let attached: BTreeSet<&String> =
+            of_interfaces.chain(zone_pairs.iter().flat_map(lists_of)).collect();
         let empty = attached.into_iter().filter(|name| !with_rules.contains(name.as_str()));
         let empty: Vec<String> =
             empty.filter(|name| only.is_empty() || **name == only).cloned().collect();
         if !only.is_empty() && rules.is_empty() && empty.is_empty() {
             return Err(missing(&only));
         }
-        Ok(v1::ShowAclsReply { rules, attachments, empty })
+        Ok(v1::ShowAclsReply { rules, attachments, empty, zone_pairs })
     }
 
     /// The rules of all lists, or of this one, with their counters, and the rows of lists.

@@ -1,6 +1,8 @@
 //! `clear acl`: hits of rules, and of packets without one, as operators see them, since they were cleared. The counters
 //! themselves go on, as those of interfaces do ([`super::cleared`]).
 
+mod zones;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -43,7 +45,11 @@ impl Key {
 
 /// The cleared rules and rows.
 #[derive(Debug, Default)]
-pub struct ClearedAcls(Mutex<BTreeMap<Key, Baseline>>);
+pub struct ClearedAcls {
+    baselines: Mutex<BTreeMap<Key, Baseline>>,
+    /// Those of `clear zones`.
+    pub zones: zones::ClearedZones,
+}
 
 /// The rule of a state without its position, which does not matter to its counters.
 fn unplaced(state: &AclRuleState) -> Option<AclRule> {
@@ -54,7 +60,7 @@ fn unplaced(state: &AclRuleState) -> Option<AclRule> {
 impl ClearedAcls {
     /// Clears the hits of these rules and rows, which are those of the list `acl`, or of all if it is empty.
     pub fn clear(&self, acl: &str, states: &[AclRuleState]) -> v1::ClearAclReply {
-        let mut baselines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut baselines = self.baselines.lock().unwrap_or_else(PoisonError::into_inner);
         // Only what exists is kept.
         baselines.retain(|key, _| !acl.is_empty() && !key.is_of(acl));
         for state in states {
@@ -67,7 +73,7 @@ impl ClearedAcls {
 
     /// Makes the hits of a rule or of a row relative to their last clear.
     pub fn subtract(&self, state: &mut AclRuleState) {
-        let baselines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let baselines = self.baselines.lock().unwrap_or_else(PoisonError::into_inner);
         if baselines.is_empty() {
             return;
         }

@@ -11,9 +11,8 @@ use super::{Service, failed};
 impl Service {
     /// The zones that interfaces have or that pairs name, and the pairs with their counters.
     pub(super) async fn zones(&self) -> Result<v1::ShowZonesReply, Status> {
-        let ask = v1::ListZonePairsRequest {};
-        let listed =
-            self.connection.client().list_zone_pairs(ask).await.map_err(failed)?.into_inner();
+        let mut listed = self.listed_pairs().await?;
+        self.cleared_acls.zones.subtract(&mut listed);
         let v1::ListZonePairsReply { pairs, unpaired_packets, unpaired_bytes, .. } = &listed;
         let (unpaired_packets, unpaired_bytes) = (*unpaired_packets, *unpaired_bytes);
         let mut zones: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -38,5 +37,18 @@ impl Service {
             syn_cookies,
             syn_cookies_refused,
         })
+    }
+
+    /// The pairs with their counters, as the forwarder has them.
+    async fn listed_pairs(&self) -> Result<v1::ListZonePairsReply, Status> {
+        let ask = v1::ListZonePairsRequest {};
+        let listed = self.connection.client().list_zone_pairs(ask).await;
+        Ok(listed.map_err(failed)?.into_inner())
+    }
+
+    /// Has the counters of zones begin at 0 for operators.
+    pub(super) async fn clear_pairs(&self) -> Result<v1::ClearZonesReply, Status> {
+        let pairs = self.cleared_acls.zones.clear(self.listed_pairs().await?);
+        Ok(v1::ClearZonesReply { pairs })
     }
 }

@@ -3,25 +3,28 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use stoa_api::v1::{ClearAclRequest, ClearCountersRequest, ClearFlowsRequest, ClearTraceRequest};
+use stoa_api::v1::{
+    ClearAclRequest, ClearCountersRequest, ClearFlowsRequest, ClearTraceRequest, ClearZonesRequest,
+};
 
 use crate::failure::{Outcome, plural};
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 use crate::show::flow_filter::FlowFilter;
 
-/// Clear counters, hits of access lists, flows or the trace
+/// Clear counters, hits of access lists, drops of zones, flows or the trace
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa clear counters              Count packets of all interfaces from 0
   stoa clear counters wan          Count those of one interface from 0
   stoa clear acl edge              Count hits of the rules of one access list from 0
+  stoa clear zones                 Count what pairs of zones drop from 0
   stoa clear flows                 Forget the flows of stateful rules: TCP has to connect anew
   stoa clear flows --address 10.0.0.9 --protocol tcp   Only some, as in `stoa show flows`
   stoa clear trace                 Stop tracing and remove the trace
 
-Cleared counters concern `show interfaces`, `top` and `show acl` until the controller restarts. Metrics, gNMI
-and RESTCONF go on counting, because programs that read them need counters that only grow.")]
+Cleared counters concern `show interfaces`, `top`, `show acl` and `show zones` until the controller restarts.
+Metrics, gNMI and RESTCONF go on counting, because programs that read them need counters that only grow.")]
 pub struct Arguments {
     #[command(subcommand)]
     what: What,
@@ -44,9 +47,11 @@ enum What {
     /// Count the hits of access lists from 0
     Acl {
         /// Only this list
-        #[arg(value_name = "NAME", default_value = "", hide_default_value = true)]
+        #[arg(value_name = "LIST", default_value = "", hide_default_value = true)]
         acl: String,
     },
+    /// Count the packets that pairs of zones drop, and SYN cookies, from 0
+    Zones,
     /// Forget the flows of stateful rules: TCP has to connect anew
     Flows {
         #[command(flatten)]
@@ -94,6 +99,14 @@ pub fn execute(arguments: Arguments) -> Outcome {
                     &format!(
                         "Hits of {rules} begin at 0; metrics, gNMI and RESTCONF go on counting."
                     ),
+                )?;
+            }
+            What::Zones => {
+                let cleared = client.clear_zones(ClearZonesRequest {}).await?.into_inner().pairs;
+                let pairs = plural(cleared as usize, "pair");
+                say(
+                    json!({ "pairs": cleared }),
+                    &format!("Counters of {pairs} of zones begin at 0; metrics go on counting."),
                 )?;
             }
             What::Flows { filter } => {

@@ -94,7 +94,7 @@ enum Topic {
     /// Access lists: rules with hits, and where they are attached
     Acl {
         /// Only this list
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "LIST")]
         name: Option<String>,
     },
     /// Zones: their interfaces, what passes between them, and what no rule accepts

@@ -6,8 +6,11 @@ use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
 use stoa_api::acl::{action_text, conditions_text};
 use stoa_api::date;
-use stoa_api::v1::{AclAttachment, AclRule, AclRuleState, ShowAclsReply, ShowAclsRequest};
+use stoa_api::v1::{
+    AclAttachment, AclRule, AclRuleState, ShowAclsReply, ShowAclsRequest, ZonePair,
+};
 
+use super::zones::lists;
 use super::{count, duration, table, unix_s, write};
 use crate::failure::Failure;
 use crate::operator::Client;
@@ -34,12 +37,35 @@ pub async fn show(
         writeln!(out, "{name} has no rules.")?;
     }
     writeln!(out)?;
-    if reply.attachments.is_empty() {
-        writeln!(out, "Attached to no interface.")?;
+    write_places(&reply, out)
+}
+
+/// Prints where the lists are attached.
+fn write_places(reply: &ShowAclsReply, out: &mut dyn Write) -> Result<(), Failure> {
+    let (attached, pairs) = (&reply.attachments, &reply.zone_pairs);
+    if attached.is_empty() && pairs.is_empty() {
+        writeln!(out, "Attached to no interface and no pair of zones.")?;
         return Ok(());
     }
-    write(&attachments(&reply.attachments), out)?;
+    if !attached.is_empty() {
+        write(&attachments(attached), out)?;
+    }
+    if !pairs.is_empty() {
+        if !attached.is_empty() {
+            writeln!(out)?;
+        }
+        write(&zone_pairs(pairs), out)?;
+    }
     Ok(())
+}
+
+/// The pairs of zones. `show zones` has what no rule of them matches.
+fn zone_pairs(pairs: &[ZonePair]) -> Table {
+    let mut table = table(&["from zone", "to zone", "lists in order"]);
+    for pair in pairs {
+        table.add_row([&pair.from, &pair.to, &lists(pair)]);
+    }
+    table
 }
 
 fn to_table(rules: &[AclRuleState]) -> Table {
@@ -101,7 +127,9 @@ fn to_json(reply: &ShowAclsReply) -> Value {
         })
     };
     let attachments: Vec<Value> = reply.attachments.iter().map(attachment).collect();
-    json!({ "rules": rules, "attachments": attachments, "empty": reply.empty })
+    let pair = |it: &ZonePair| json!({ "from": it.from, "to": it.to, "acls4": it.acls4, "acls6": it.acls6 });
+    let pairs: Vec<Value> = reply.zone_pairs.iter().map(pair).collect();
+    json!({ "rules": rules, "attachments": attachments, "zone_pairs": pairs, "empty": reply.empty })
 }
 
 fn rule(state: &AclRuleState) -> Option<Value> {
@@ -158,12 +186,30 @@ mod tests {
         };
         let text = attachments(std::slice::from_ref(&attachment)).to_string();
         assert!(text.contains("12,345"), "{text}");
+        let pair = ZonePair {
+            from: "lan".into(),
+            to: "wan".into(),
+            acls4: vec!["edge".into()],
+            ..ZonePair::default()
+        };
         let reply = ShowAclsReply {
             rules: vec![state],
             attachments: vec![attachment],
-            ..ShowAclsReply::default()
+            zone_pairs: vec![pair],
+            empty: vec![],
         };
+        let places = |reply: &ShowAclsReply| {
+            let mut out = Vec::new();
+            assert!(write_places(reply, &mut out).is_ok());
+            String::from_utf8(out).unwrap()
+        };
+        let text = places(&reply);
+        assert!(text.contains("12,345") && text.contains("IPv4: edge"), "{text}");
+        let text = places(&ShowAclsReply { attachments: vec![], ..reply.clone() });
+        assert!(text.contains("lan") && !text.contains("no interface"), "{text}");
+        assert!(places(&ShowAclsReply::default()).contains("no pair of zones"));
         let shown = to_json(&reply);
+        assert_eq!(shown["zone_pairs"][0]["acls4"], json!(["edge"]));
         assert_eq!(shown["rules"][0]["action"], "reject");
         assert_eq!(shown["attachments"][0]["unmatched_packets"], 12_345);
         assert_eq!(

@@ -73,7 +73,10 @@ fn row((from, to, lists): (&str, &str, &str), (packets, bytes): (u64, u64)) -> V
 }
 
 /// The lists of both families, each with its own if they differ.
-fn lists(ZonePair { acls4, acls6, .. }: &ZonePair) -> String {
+pub(super) fn lists(ZonePair { acls4, acls6, .. }: &ZonePair) -> String {
+    if acls4.is_empty() && acls6.is_empty() {
+        return "none: packets are dropped".to_owned();
+    }
     if acls4 == acls6 {
         return acls4.join(", ");
     }
@@ -142,6 +145,7 @@ mod tests {
         assert!(text.contains("web, four") && text.contains("1,234"), "{text}");
         assert!(text.contains("IPv4: web, four; IPv6: web"), "{text}");
         assert!(text.contains("none: packets are dropped"), "{text}");
+        assert_eq!(lists(&ZonePair::default()), "none: packets are dropped");
         let shown = to_json(&reply);
         assert_eq!(shown["pairs"][1]["acls6"], json!(["web"]));
         assert_eq!(shown["unpaired"], json!({ "packets": 7, "bytes": 8 }));

@@ -121,16 +121,26 @@ fn zones_are_configured_shown_and_asked() {
         "commit",
         "exit",
         "show zones",
+        "show acl ssh",
+        "clear zones",
         "acl test from-zone inside to-zone router source 192.0.2.1 destination 10.2.0.2 protocol tcp \
          destination-port 22",
     ]);
     for line in [
         "none: packets are dropped",
+        "FROM ZONE",
+        "Counters of 1 pair of zones begin at 0",
         "accept by rule ssh of access list ssh at zones inside to router",
     ] {
         assert!(shown.contains(line), "{line} in\n{shown}");
     }
     assert!(router.fails(&["configure", "zone"]).contains("use `edit acls zones zone NAME`"));
+    let unknown =
+        router.fails(&["configure", "set acls zone-pairs zone-pair insied router", "commit"]);
+    assert!(unknown.contains("Use \"inside\" or \"router\""), "{unknown}");
+    assert!(unknown.contains("set acls zones zone insied interface INTERFACE"), "{unknown}");
+    router.shows("discard");
+    assert_eq!(router.shows("clear zones --json"), "{\"pairs\":1}\n");
 }
 
 #[test]
