@@ -1,7 +1,7 @@
 //! Completion of a configuration command, with a short help for each word.
 
 use stoa_api::text::by_number;
-use stoa_yang::{references, schema, schema_text, well_known};
+use stoa_yang::{instance_path, references, schema, schema_text, well_known};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
@@ -97,8 +97,8 @@ fn values(
     }
 }
 
-/// Values of a leaf or a key: those that are configured at the path, those to which it may refer, the identities that
-/// it allows, and a placeholder for others.
+/// Values of a leaf or a key: those that are configured at the path, those to which it may refer, the names and the
+/// identities that it allows, and a placeholder for others.
 fn choices(
     node: &SchemaNode<'_>,
     path: &str,
@@ -109,6 +109,12 @@ fn choices(
         let more = configured(&target).into_iter().filter(|word| !words.contains(word));
         words.extend(more.collect::<Vec<_>>());
     }
+    // An enumeration beside references, such as the zone "router".
+    let is_union = node.leaf_type().is_some_and(|it| it.base_type() == DataValueType::Union);
+    let names = if is_union { schema_text::enumeration(node) } else { Vec::new() };
+    let names: Vec<_> =
+        names.into_iter().filter(|name| words.iter().all(|it| it != name)).collect();
+    let names = names.into_iter().map(|name| Completion::new(name, ""));
     // A configured identity has its module.
     let known = stoa_yang::identities::of(node).iter();
     let known = known.filter(|(_, word, _)| words.iter().all(|it| !it.ends_with(word)));
@@ -117,17 +123,19 @@ fn choices(
     let numbers = numbers.map(|(name, number)| Completion::new(name, number.to_string()));
     let words = words.into_iter().map(|word| Completion::new(word, "configured"));
     let what = Completion::new(format!("<{}>", node.name()), join(&kind(node), &help(node)));
-    words.chain(known).chain(numbers).chain([what]).collect()
+    words.chain(names).chain(known).chain(numbers).chain([what]).collect()
 }
 
-/// The configured values at a path: the first keys of list entries, or the values of a leaf or leaf-list.
+/// The configured values at a path: the next keys of list entries, or the values of a leaf or leaf-list.
 pub fn configured(tree: &Tree, path: &str) -> Vec<String> {
     if tree.reference().is_none() || path.contains('\0') {
         return Vec::new();
     }
     let Ok(found) = tree.find_xpath(path) else { return Vec::new() };
+    let last = instance_path::steps(path).and_then(|mut steps| steps.pop());
+    let given = last.map_or(0, |step| step.predicates.len());
     let value = |node: DataNodeRef<'_>| {
-        let key = node.list_keys().next();
+        let key = node.list_keys().nth(given);
         key.map_or_else(|| node.value_canonical(), |key| key.value_canonical())
     };
     let mut values: Vec<_> = found.filter_map(value).collect();
@@ -224,6 +232,27 @@ mod tests {
         assert_eq!(flags[..2], ["fin", "syn"]);
         let kind = completed("acls acl edge type");
         assert_eq!(kind, ["ipv4-acl-type", "ipv6-acl-type", "<type>"]);
+    }
+
+    #[test]
+    fn zones_of_pairs_are_completed() {
+        let tree = stoa_yang::data::parse(
+            r#"{"ietf-access-control-list:acls": {
+            "stoa-acl:zones": {"zone": [{"name": "inside"}, {"name": "outside"}]},
+            "stoa-acl:zone-pairs": {"zone-pair": [{"from": "inside", "to": "router"}]}}}"#,
+        )
+        .unwrap();
+        let completed = |line: &str| {
+            let words = crate::line::split(line).unwrap();
+            let completions = next(&words, &|path| configured(&tree, path));
+            completions.into_iter().map(|it| it.word).collect::<Vec<_>>()
+        };
+        let pair = "acls zone-pairs zone-pair";
+        assert_eq!(completed(pair), ["inside", "outside", "router", "<from>"]);
+        // Of the pairs from there the zones that they lead to, before others.
+        let to = completed(&format!("{pair} inside"));
+        assert_eq!(to, ["router", "inside", "outside", "<to>"]);
+        assert_eq!(completed("acls zones zone"), ["inside", "outside", "<name>"]);
     }
 
     #[test]

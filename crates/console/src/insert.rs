@@ -5,6 +5,7 @@ use stoa_api::v1::configuration_edit::Edit;
 use stoa_api::v1::move_edit::Place;
 use yang5::schema::SchemaNode;
 
+use crate::completion::{self, Completion};
 use crate::line::joined;
 use crate::session::{Failure, Session};
 use crate::whole::EntryCopy;
@@ -33,6 +34,45 @@ fn edit(words: &[String]) -> Result<Edit, Failure> {
     check(from.node.as_ref(), &words[..at])?;
     let place = if words[at] == "before" { Place::Before } else { Place::After };
     Ok(Edit::Move(MoveEdit { path: from.path, place: place.into(), point: to.path }))
+}
+
+/// Where an entry goes, with a short help.
+const PLACES: [(&str, &str); 4] = [
+    ("before", "In front of another entry"),
+    ("after", "Behind another entry"),
+    ("first", "In front of all others"),
+    ("last", "Behind all others"),
+];
+
+/// The words that may follow `insert` and these words: those of an entry, its place, and the key of another entry.
+/// `configured` as in [`completion::next`].
+pub fn next(before: &[String], configured: &dyn Fn(&str) -> Vec<String>) -> Vec<Completion> {
+    let at = before.iter().rposition(|word| word == "before" || word == "after");
+    if let Some((at, keys)) = at.and_then(|at| Some((at, keys_of(&before[..at])?))) {
+        let (list, entry) = before[..at].split_at(at - keys);
+        let given = &before[at + 1..];
+        if given.len() >= keys {
+            return Vec::new();
+        }
+        let mut offers = completion::next(&[list, given].concat(), configured);
+        // Not the entry itself.
+        offers.retain(|offer| given.len() + 1 < keys || Some(&offer.word) != entry.last());
+        return offers;
+    }
+    let mut offers = completion::next(before, configured);
+    if keys_of(before).is_some() {
+        let places =
+            PLACES.map(|(word, help)| Completion { word: word.to_owned(), help: help.to_owned() });
+        offers.splice(.., places);
+    }
+    offers
+}
+
+/// The number of keys of the entry that the words name, if its list has an order of its own.
+fn keys_of(words: &[String]) -> Option<usize> {
+    let target = words::parse(words).ok()?;
+    let node = target.node.filter(|node| node.is_user_ordered() && target.value.is_none())?;
+    (target.keys_missing == 0).then(|| node.list_keys().count())
 }
 
 /// Refuses what has no order of its own.
@@ -85,6 +125,25 @@ mod tests {
         ] {
             assert_eq!(of(&format!("{web} {rest}")).unwrap(), expected, "{rest}");
         }
+    }
+
+    #[test]
+    fn places_and_other_entries_are_offered() {
+        let offered = |line: &str| {
+            let configured = |path: &str| match path.ends_with("/aces/ace") {
+                true => ["web", "rest"].map(str::to_owned).to_vec(),
+                false => Vec::new(),
+            };
+            let offers = next(&split(line).unwrap(), &configured);
+            offers.into_iter().map(|it| it.word).collect::<Vec<_>>()
+        };
+        let web = "acls acl edge aces ace web";
+        assert_eq!(offered("acls acl edge aces ace"), ["web", "rest", "<name>"]);
+        assert_eq!(offered(web), ["before", "after", "first", "last"]);
+        assert_eq!(offered(&format!("{web} before")), ["rest", "<name>"]);
+        assert_eq!(offered(&format!("{web} after rest")), [""; 0]);
+        assert_eq!(offered("acls acl edge aces ace before"), ["before", "after", "first", "last"]);
+        assert!(offered("acls acl edge").contains(&"aces".to_owned()));
     }
 
     #[test]

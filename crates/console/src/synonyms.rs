@@ -47,6 +47,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("show filter", "show acl"),
     ("show security zones", "show zones"),
     ("show zone-pair", "show zones"),
+    ("monitor", "show TOPIC --watch"),
     ("clear access-list", "clear acl"),
     ("clear sessions", "clear flows"),
     ("clear session", "clear flows"),

@@ -7,6 +7,17 @@ use crate::sources::{source, sources};
 
 /// The range, the enumeration or the bits of a leaf.
 pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
+    defined(node, &values)
+}
+
+/// The names of the enumeration or the bits of a leaf, or of members of its union.
+pub fn enumeration(node: &SchemaNode<'_>) -> Vec<&'static str> {
+    let names = |block| Some(names(block)).filter(|names| !names.is_empty());
+    defined(node, &names).unwrap_or_default()
+}
+
+/// What the definition of a leaf or of its type has.
+fn defined<T>(node: &SchemaNode<'_>, values: &dyn Fn(&'static str) -> Option<T>) -> Option<T> {
     let text = source(node.module().name())?;
     let mut around: Vec<_> = node.ancestors().map(|node| node.name().to_owned()).collect();
     around.reverse();
@@ -67,13 +78,16 @@ fn statement(text: &str) -> Option<&str> {
     None
 }
 
+/// The names of the enumeration or the bits of a block.
+fn names(block: &str) -> Vec<&str> {
+    let lines = block.lines().map(str::trim).filter(|line| line.ends_with(['{', ';']));
+    let names =
+        lines.filter_map(|line| line.strip_prefix("enum ").or_else(|| line.strip_prefix("bit ")));
+    names.map(|rest| rest.trim_end_matches(['{', ';']).trim().trim_matches('"')).collect()
+}
+
 fn values(block: &str) -> Option<String> {
-    let mut enums = Vec::new();
-    for line in block.lines().map(str::trim).filter(|line| line.ends_with(['{', ';'])) {
-        if let Some(rest) = line.strip_prefix("enum ").or_else(|| line.strip_prefix("bit ")) {
-            enums.push(rest.trim_end_matches(['{', ';']).trim().trim_matches('"'));
-        }
-    }
+    let enums = names(block);
     if !enums.is_empty() {
         return Some(enums.join(", "));
     }

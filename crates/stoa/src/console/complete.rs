@@ -7,7 +7,7 @@ use reedline::{Completer, CompletionResult, Span, Suggestion};
 use stoa_api::v1::Store;
 use stoa_console::completion::{self, Completion, Tree};
 use stoa_console::session::{Session, Which};
-use stoa_console::{line, words};
+use stoa_console::{insert, line, words};
 
 use super::configure::{self, State};
 use super::option_values::{open_option, values_of};
@@ -77,13 +77,16 @@ impl ConsoleCompleter {
         };
         let words: Vec<String> = state.above.iter().chain(rest).cloned().collect();
         match configure::named(command).unwrap_or_default() {
-            "set" | "delete" | "show" | "edit" | "copy" | "rename" | "insert" | "activate"
-            | "deactivate" | "annotate" => {
+            name @ ("set" | "delete" | "show" | "edit" | "copy" | "rename" | "insert"
+            | "activate" | "deactivate" | "annotate") => {
                 let tree = self.tree();
                 let there = |path: &str| {
                     tree.map(|tree| completion::configured(tree, path)).unwrap_or_default()
                 };
-                completion::next(&words, &there)
+                match name {
+                    "insert" => insert::next(&words, &there),
+                    _ => completion::next(&words, &there),
+                }
             }
             "commit" => listed(&[
                 ("confirmed", "Roll back unless another commit confirms it"),
@@ -123,22 +126,24 @@ impl ConsoleCompleter {
             };
             return values_of(&argument, &there);
         }
-        let mut offers = commands_offers(before, part);
-        if offers.iter().any(|offer| INTERFACES.contains(&offer.word.as_str())) {
-            let names = self.tree().map(|tree| completion::configured(tree, INTERFACE_NAMES));
-            let names = names.unwrap_or_default().into_iter();
-            let named = names.map(|word| Completion { word, help: "configured".into() });
-            offers.splice(0..0, named);
-        }
-        offers
+        let offers = commands_offers(before, part);
+        let is_of = |(word, _): &&(&str, &str)| offers.iter().any(|offer| offer.word == *word);
+        let Some((_, path)) = PLACEHOLDERS.iter().find(is_of) else { return offers };
+        let names = self.tree().map(|tree| completion::configured(tree, path)).unwrap_or_default();
+        let named = names.into_iter().map(|word| Completion { word, help: "configured".into() });
+        named.chain(offers).collect()
     }
 }
 
-/// Placeholders of names of interfaces.
-const INTERFACES: [&str; 2] = ["<name>", "<interface>"];
-
 /// The path of the interfaces of a configuration.
 pub(super) const INTERFACE_NAMES: &str = "/ietf-interfaces:interfaces/interface";
+
+/// The path of its access lists.
+pub(super) const LIST_NAMES: &str = "/ietf-access-control-list:acls/acl";
+
+/// Placeholders of names, and where these are configured.
+const PLACEHOLDERS: [(&str, &str); 3] =
+    [("<name>", INTERFACE_NAMES), ("<interface>", INTERFACE_NAMES), ("<list>", LIST_NAMES)];
 
 fn listed(words: &[(&str, &str)]) -> Vec<Completion> {
     words
@@ -150,9 +155,9 @@ fn listed(words: &[(&str, &str)]) -> Vec<Completion> {
 /// The commands of the shell with their subcommands and options.
 fn commands_offers(before: &[String], part: &str) -> Vec<Completion> {
     let Some((_, rest)) = before.split_first() else { return listed(&operate::COMMANDS) };
-    let first = match operate::named(before).unwrap_or_default() {
-        "monitor" => "show",
-        other => other,
+    let (first, rest) = match operate::named(before).unwrap_or_default() {
+        "monitor" => ("show", operate::topic(rest)),
+        other => (other, rest),
     };
     let command_line = crate::command_line();
     let mut found = command_line.find_subcommand(first);
@@ -304,6 +309,9 @@ mod tests {
         assert_eq!(offered(None, "acl test dir"), ["direction"]);
         assert_eq!(offered(None, "show ip route vr"), ["vrf"]);
         assert_eq!(offered(None, "show interfaces ")[0], "<name>");
+        assert_eq!(offered(None, "show acl ")[0], "<list>");
+        assert_eq!(offered(None, "clear acl ")[0], "<list>");
+        assert!(offered(None, "monitor show z").contains(&"zones".to_owned()));
         let top = || Some(State::default());
         assert_eq!(offered(top(), "se"), ["set"]);
         assert_eq!(offered(top(), "set inter"), ["interfaces"]);
@@ -315,6 +323,8 @@ mod tests {
         let above = Some(State { above: vec!["system".into(), "workers".into()] });
         assert_eq!(offered(above, "set cou"), ["count"]);
         assert_eq!(offered(top(), "set interfaces interface "), ["<name>"]);
+        assert_eq!(offered(top(), "set acls zone-pairs zone-pair "), ["router", "<from>"]);
+        assert_eq!(offered(top(), "insert acls acl edge aces ace web be"), ["before"]);
     }
 
     #[test]

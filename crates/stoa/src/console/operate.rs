@@ -22,7 +22,7 @@ pub const COMMANDS: [(&str, &str); 16] = [
     ("trace", "Trace packets through the packet graph"),
     ("capture", "Capture frames of an interface"),
     ("acl", "Which rule of the access lists decides about a packet"),
-    ("clear", "Clear counters, hits of access lists or the trace"),
+    ("clear", "Clear counters, hits of access lists, drops of zones, flows or the trace"),
     ("ping", "Ping a host"),
     ("traceroute", "Show the path to a host"),
     ("status", "Show version, processes and whether the configuration is applied"),
@@ -55,7 +55,9 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
         name if option_words::COMMANDS.contains(&name) => {
             command.arg(first).args(option_words::dashed(name, rest))
         }
-        "monitor" => command.arg("show").args(option_words::dashed("show", rest)).arg("--watch"),
+        "monitor" => {
+            command.arg("show").args(option_words::dashed("show", topic(rest))).arg("--watch")
+        }
         _ => command.arg(first).args(rest),
     };
     command.env("STOA_SOCKET", socket.path());
@@ -84,6 +86,14 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     let text = String::from_utf8_lossy(&output.stdout);
     pipe::write(&text, pipes, &mut std::io::stdout().lock())?;
     ended(output.status)
+}
+
+/// What `monitor` shows: `monitor show zones` is `monitor zones`.
+pub(super) fn topic(words: &[String]) -> &[String] {
+    match words.split_first() {
+        Some((first, topic)) if first.len() > 1 && "show".starts_with(first.as_str()) => topic,
+        _ => words,
+    }
 }
 
 /// Checks the words of a command before it runs.
@@ -274,6 +284,16 @@ mod tests {
         let shows = |line: &str| is_configuration(Command::new("stoa").args(words(line)));
         assert!(shows("show configuration interfaces") && shows("sh run"));
         assert!(!shows("show interfaces") && !shows("reload"));
+    }
+
+    #[test]
+    fn monitor_takes_a_topic_with_and_without_show() {
+        let of = |line: &str| topic(&words(line)).join(" ");
+        for line in ["show zones", "sh zones", "zones"] {
+            assert_eq!(of(line), "zones");
+        }
+        assert_eq!(of("s /"), "s /", "the topic `state`");
+        assert_eq!(of(""), "");
     }
 
     #[test]

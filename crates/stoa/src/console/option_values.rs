@@ -2,7 +2,7 @@
 
 use stoa_console::completion::Completion;
 
-use super::complete::INTERFACE_NAMES;
+use super::complete::{INTERFACE_NAMES, LIST_NAMES};
 use super::operate;
 use crate::option_words::{self, below};
 
@@ -11,7 +11,7 @@ const NAMES: [(&[&str], &str); 4] = [
     (&["interface", "output"], INTERFACE_NAMES),
     (&["from-zone", "to-zone"], "/ietf-access-control-list:acls/stoa-acl:zones/zone"),
     (&["vrf"], "/stoa-vrf:vrfs/vrf"),
-    (&["acl"], "/ietf-access-control-list:acls/acl"),
+    (&["acl"], LIST_NAMES),
 ];
 
 /// Names that options take besides those that are configured.
@@ -27,7 +27,9 @@ pub(super) fn open_option(before: &[String]) -> Option<clap::Arg> {
     let mut at = all.find_subcommand(if first == "monitor" { "show" } else { first })?;
     let has_words = option_words::COMMANDS.contains(&at.get_name());
     let mut open = None;
-    for word in before.iter().skip(1) {
+    let words = before.get(1..).unwrap_or_default();
+    let words = if first == "monitor" { operate::topic(words) } else { words };
+    for word in words {
         if open.take().is_some() {
             continue;
         }
