@@ -20,6 +20,8 @@ const RING: usize = 256;
 pub struct Record {
     /// The number of the rule.
     pub rule: u32,
+    /// The number of the pair of zones whose list has the rule; 0: it is a list of the interface.
+    pub pair: u32,
     /// Whether it was received, or is sent.
     pub is_input: bool,
     /// The interface.
@@ -122,6 +124,7 @@ mod tests {
         let mut writer = logs.writer();
         let record = Record {
             rule: 7,
+            pair: 0,
             is_input: true,
             interface: 1,
             source: [1, 0, 0, 0],

@@ -200,7 +200,7 @@ impl<F: Family> AclNode<F> {
         count(classifier, (&self.lanes, found), vector, (self.worker, cx.now));
         if classifier.is_logged {
             let of = (&self.lanes[..], &found[..]);
-            report::<F>((shared, classifier), of, vector, (cx, place), &self.tracking);
+            report::<F>((shared, classifier), of, vector, (cx, place, id), &self.tracking);
         }
         let mut is_any_refused = false;
         if let Some(policy) = policy {
@@ -283,7 +283,7 @@ fn report<F: Family>(
     (shared, classifier): (&Shared, &Classifier),
     (lanes, found): (&[u8], &[u32]),
     vector: &Vector,
-    (cx, place): (&mut Context<'_>, Place),
+    (cx, place, id): (&mut Context<'_>, Place, u32),
     tracking: &Tracking,
 ) {
     let (Some(fields), now) = (vector.known_fields(), cx.now) else { return };
@@ -301,6 +301,7 @@ fn report<F: Family>(
         };
         of_worker.log.push(Record {
             rule,
+            pair: if place.has_zones() { id } else { 0 },
             is_input,
             interface: interfaces[lane],
             source: fields.source.each_ref().map(|word| word[lane]),

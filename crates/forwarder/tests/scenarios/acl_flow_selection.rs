@@ -4,7 +4,7 @@
 use stoa_api::v1;
 use stoa_forwarder::acl::Action;
 
-use crate::acl::{input, list, to_port};
+use crate::acl::{all, input, list, to_port};
 use crate::acl_stateful::{
     clear, connect, flows, into, open_gate, out, stateful, udp_back, udp_there,
 };
@@ -126,12 +126,26 @@ fn a_trace_says_which_rule_or_flow_decided() {
     let passed = traced(&mut lab, 80, "ip4-zone-output");
     let text = "by rule web of access list edge, from zone lan to zone wan";
     assert!(passed.what.ends_with(text), "{passed:?}");
+    assert_eq!([&*passed.from_zone, &*passed.to_zone], ["lan", "wan"]);
     let refused = traced(&mut lab, 81, "ip4-zone-output");
     let text = "no rule of access list edge matches, from zone lan to zone wan";
+    assert!(refused.what.ends_with(text), "{refused:?}");
+    let setup = list(zoned(Setup::three_ports()), "out", &[("web", stateful(all(Action::Accept)))]);
+    lab.apply(&pair(setup.clone(), ("lan", "wan"), &["out"])).unwrap();
+    lab.settle();
+    let text =
+        "by its flow, which rule web of access list out has admitted, from zone lan to zone wan";
+    let of_flow = [80, 80].map(|port| traced(&mut lab, port, "ip4-zone-output"));
+    assert!(of_flow[1].what.ends_with(text), "{of_flow:?}");
+    assert_eq!([&*of_flow[1].from_zone, &*of_flow[1].to_zone], ["lan", "wan"]);
+    lab.apply(&pair(setup, ("lan", "wan"), &[])).unwrap();
+    lab.settle();
+    let refused = traced(&mut lab, 81, "ip4-zone-output");
+    let text = "the pair of zones has no list of IPv4, from zone lan to zone wan";
     assert!(refused.what.ends_with(text), "{refused:?}");
     lab.apply(&zoned(Setup::three_ports())).unwrap();
     lab.settle();
     let refused = traced(&mut lab, 80, "ip4-zone-output");
-    let text = "from zone lan to zone wan: there is no pair";
+    let text = "there is no pair of zones, from zone lan to zone wan";
     assert!(refused.what.ends_with(text), "{refused:?}");
 }

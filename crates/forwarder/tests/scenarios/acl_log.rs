@@ -9,6 +9,7 @@ use stoa_forwarder::control::desired::RuleOfList;
 use crate::acl::{all, hit, hits, input, list, output, to_port};
 use crate::acl_stateful::{LONG, gate, icmp4, into, out, stateful, udp_back, udp_there};
 use crate::harness::*;
+use crate::zones::{pair, zoned};
 
 fn logged(rule: RuleOfList) -> RuleOfList {
     RuleOfList { is_logged: true, ..rule }
@@ -40,13 +41,29 @@ fn packets_that_match_are_reported() {
     assert_eq!(four.source, format!("{}:5000", host4(1)));
     assert_eq!(four.destination, format!("{}:53", host4(2)));
     assert_eq!(six.destination, format!("[{}]:53", host6(2)));
-    assert_eq!((four.length, four.icmp.as_str()), (31, ""));
+    assert_eq!((four.length, four.icmp.as_str(), four.zones), (31, "", None));
     // A flood is not: some of it is, and the rest is counted by the rule.
     for _ in 0..50 {
         out(&mut lab, udp_there((5000, 53)));
     }
     let reported = taken(&mut lab, 1).len();
     assert!(reported <= 40, "{reported}");
+}
+
+#[test]
+fn the_pair_of_zones_is_reported() {
+    let rules = [("dns", logged(to_port(53, Action::Drop)))];
+    let setup = pair(list(zoned(Setup::three_ports()), "edge", &rules), ("lan", "wan"), &["edge"]);
+    let mut lab = Lab::new(&pair(setup, ("lan", "router"), &["edge"]));
+    assert_eq!(out(&mut lab, udp_there((5000, 53))), 0);
+    let to_router = udp_ports(host4(1), our4(1), (5000, 53), b"");
+    lab.send("west", [packet_from(1, &to_router)]);
+    let zones = |it: &Logged| {
+        let (from, to) = it.zones.clone().unwrap();
+        [it.direction, &from, &to].join(" ")
+    };
+    let all: Vec<String> = taken(&mut lab, 3).iter().map(zones).collect();
+    assert_eq!(all, ["out lan wan", "out lan wan", "in lan router"]);
 }
 
 #[test]

@@ -123,6 +123,8 @@ fn step_json(step: &TraceStep) -> Value {
         "acl": step.acl,
         "rule": step.rule,
         "of_flow": step.of_flow,
+        "from_zone": step.from_zone,
+        "to_zone": step.to_zone,
     })
 }
 

@@ -34,6 +34,8 @@ pub(in crate::control) struct AclDecision {
     rule: String,
     /// Whether the flow of the packet decided.
     is_of_flow: bool,
+    /// The zones of its interfaces, if their pair is asked; "": none.
+    zones: [String; 2],
     /// In words, to put behind what the node has done.
     text: String,
 }
@@ -42,7 +44,7 @@ impl AclDecision {
     fn of_rule(key: &AclRuleKey) -> Self {
         let (acl, rule) = key.clone();
         let text = format!("by rule {rule} of access list {acl}");
-        Self { acl, rule, text, is_of_flow: false }
+        Self { acl, rule, text, ..Self::default() }
     }
 
     /// The flow of a packet, and the rule that has admitted it, if that has not gone.
@@ -52,17 +54,28 @@ impl AclDecision {
             Some(_) => format!("by its flow, which rule {rule} of access list {acl} has admitted"),
             None => "by its flow".to_owned(),
         };
-        Self { acl, rule, text, is_of_flow: true }
+        Self { acl, rule, text, is_of_flow: true, ..Self::default() }
     }
 
     fn of_text(text: String) -> Self {
         Self { text, ..Self::default() }
     }
 
+    /// About a packet from one zone to another.
+    fn between(self, ends: [Option<&str>; 2]) -> Self {
+        let name = |zone: Option<&str>| {
+            zone.map_or_else(|| "no zone".to_owned(), |it| format!("zone {it}"))
+        };
+        let [from, to] = ends;
+        let text = format!("{}, from {} to {}", self.text, name(from), name(to));
+        Self { text, zones: ends.map(|zone| zone.unwrap_or_default().to_owned()), ..self }
+    }
+
     /// Adds it to the step of a trace.
     pub(in crate::control) fn add_to(self, step: &mut v1::TraceStep) {
         step.what = format!("{}, {}", step.what, self.text);
         (step.acl, step.rule, step.of_flow) = (self.acl, self.rule, self.is_of_flow);
+        [step.from_zone, step.to_zone] = self.zones;
     }
 }
 
@@ -141,13 +154,17 @@ impl ForwarderState {
             // Without a flow, the packet itself was wrong.
             let flow = self.flow_of(&packet);
             let is_known = flow.is_some() || drop.is_empty();
-            return is_known.then(|| AclDecision::of_flow(flow.flatten().as_ref()));
+            let decision = is_known.then(|| AclDecision::of_flow(flow.flatten().as_ref()))?;
+            return Some(match self.ends_of(&packet, place) {
+                Some(ends) => decision.between(ends),
+                None => decision,
+            });
         }
         let packet = if record.flags & flags::TRACKED != 0 { packet.begun() } else { packet };
         match place {
             "acl-input" => self.of_lists(&packet, &self.lists_at(&packet, record.rx_if, true)?),
             "acl-output" => self.of_lists(&packet, &self.lists_at(&packet, record.tx_if, false)?),
-            _ => self.of_zones(&packet, place == "zone-local"),
+            _ => self.of_zones(&packet, self.ends_of(&packet, place)?),
         }
     }
 
@@ -194,28 +211,31 @@ impl ForwarderState {
         rules.find(|rule| Arc::ptr_eq(&rule.hits, hits)).map(|rule| AclDecision::of_rule(&rule.key))
     }
 
-    /// What the pair of the zones of a packet decides; `None`: it needs none.
-    fn of_zones(&self, packet: &Traced<'_>, is_to_router: bool) -> Option<AclDecision> {
+    /// The zones of a packet in a node about pairs of them; `None`: it needs no pair.
+    fn ends_of(&self, packet: &Traced<'_>, place: &str) -> Option<[Option<&str>; 2]> {
         let zones = &self.capabilities.acl.zones;
-        let is_own = packet.record.flags & flags::OWN != 0;
         let of = |index, is_router| if is_router { Some(ROUTER) } else { zones.zone_of(index) };
+        let is_own = packet.record.flags & flags::OWN != 0;
         let from = of(packet.record.rx_if, is_own);
-        let to = of(packet.record.tx_if, is_to_router);
-        if from == to {
-            return None;
-        }
-        let name = |zone: Option<&str>| {
-            zone.map_or_else(|| "no zone".to_owned(), |it| format!("zone {it}"))
-        };
-        let between = format!("from {} to {}", name(from), name(to));
-        let Some(set) = from.zip(to).and_then(|ends| zones.lists_between(ends, packet.is_ip4))
-        else {
+        let to = of(packet.record.tx_if, place == "zone-local");
+        (place.starts_with("zone-") && from != to).then_some([from, to])
+    }
+
+    /// What the pair of these zones decides; `None`: nothing.
+    fn of_zones(&self, packet: &Traced<'_>, ends: [Option<&str>; 2]) -> Option<AclDecision> {
+        let zones = &self.capabilities.acl.zones;
+        let [from, to] = ends;
+        let lists = from.zip(to).and_then(|ends| zones.lists_between(ends, packet.is_ip4));
+        let decision = match lists {
             // What concerns the router passes without a pair.
-            let has_router = [from, to].contains(&Some(ROUTER));
-            return (!has_router)
-                .then(|| AclDecision::of_text(format!("{between}: there is no pair")));
+            None if ends.contains(&Some(ROUTER)) => return None,
+            None => AclDecision::of_text("there is no pair of zones".to_owned()),
+            Some(set) if set.lists.is_empty() => {
+                let family = if packet.is_ip4 { 4 } else { 6 };
+                AclDecision::of_text(format!("the pair of zones has no list of IPv{family}"))
+            }
+            Some(set) => self.of_lists(packet, set)?,
         };
-        let decision = self.of_lists(packet, set)?;
-        Some(AclDecision { text: format!("{}, {between}", decision.text), ..decision })
+        Some(decision.between(ends))
     }
 }

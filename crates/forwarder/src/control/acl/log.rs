@@ -43,6 +43,8 @@ pub struct Logged {
     pub rule: String,
     /// accepted, dropped or rejected.
     pub action: &'static str,
+    /// The zone that it comes from, and the one that it goes to, if the list is that of their pair.
+    pub zones: Option<(String, String)>,
     /// in or out.
     pub direction: &'static str,
     /// The interface.
@@ -83,6 +85,7 @@ impl ForwarderState {
             acl,
             rule: name,
             action: verb(rule.rule.rule.action),
+            zones: self.capabilities.acl.zones.key_of(record.pair).cloned(),
             direction: if record.is_input { "in" } else { "out" },
             interface: self.interface(record.interface)?.name.clone(),
             protocol: protocol_name(kind.protocol().into()),
@@ -97,11 +100,14 @@ impl ForwarderState {
     pub(super) fn write_acl_log(&mut self) {
         let (packets, lost) = self.take_acl_log();
         for it in packets {
-            let Logged { acl, rule, action, direction, interface, .. } = it;
+            let Logged { acl, rule, action, zones, direction, interface, .. } = it;
             let Logged { protocol, source, destination, icmp, length, .. } = it;
+            let (from_zone, to_zone) = zones.unzip();
             tracing::info!(
                 acl,
                 rule,
+                from_zone,
+                to_zone,
                 direction,
                 interface,
                 protocol,

@@ -82,6 +82,11 @@ impl ZoneState {
         self.pairs.values().chain(unpaired).flat_map(|pair| &pair.sets)
     }
 
+    /// Both zones of the pair with this number.
+    pub(super) fn key_of(&self, id: u32) -> Option<&ZonePairKey> {
+        self.pairs.iter().find(|(_, pair)| pair.id == id).map(|(key, _)| key)
+    }
+
     /// The name of the zone of an interface.
     pub(super) fn zone_of(&self, index: u32) -> Option<&str> {
         self.members.get(&index).map(String::as_str)
