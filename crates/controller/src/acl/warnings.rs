@@ -9,6 +9,7 @@ use super::essential;
 use super::flow_profiles;
 use super::interface_warnings;
 use super::paths::{ACLS, list_path, point_path, rule_path, set_path};
+use super::zones;
 use crate::config::Interfaces;
 use crate::warning::Warning;
 
@@ -31,6 +32,7 @@ pub(crate) fn warnings(
     let mut warnings = empty(&sets, &lists);
     warnings.extend(all.iter().filter_map(without_values).take(LISTED));
     warnings.extend(interfaces.iter().flat_map(unfiltered).take(LISTED));
+    warnings.extend(zones::without_lists(pairs).take(LISTED));
     warnings.extend(essential::warnings(&lists, (interfaces, pairs), essential::STEPS));
     warnings.extend(flow_profiles::warnings(all, LISTED));
     warnings.extend(interface_warnings::warnings(all, (interfaces, pairs), LISTED));

@@ -11,6 +11,7 @@ use super::rules::family_of;
 use crate::capability::{Settings, Translated};
 use crate::config::data_path::predicate;
 use crate::config::model::{Acls, Zone, ZonePair};
+use crate::warning::Warning;
 
 /// Lists of a pair, at most.
 const LISTS: usize = 16;
@@ -100,6 +101,18 @@ fn pair(
         }
     }
     pair
+}
+
+/// The warnings about pairs without lists.
+pub(super) fn without_lists(pairs: &[v1::ZonePair]) -> impl Iterator<Item = Warning> {
+    let empty = pairs.iter().filter(|pair| pair.acls4.is_empty() && pair.acls6.is_empty());
+    empty.map(|v1::ZonePair { from, to, .. }| Warning {
+        text: format!(
+            "zones {from} to {to}: the pair has no lists, so packets are dropped; add one by \"set acls zone-pairs \
+             zone-pair {from} {to} acl-sets acl-set LIST\""
+        ),
+        nodes: vec![pair_path(from, to)],
+    })
 }
 
 #[cfg(test)]

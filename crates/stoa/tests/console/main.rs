@@ -2,6 +2,7 @@
 
 mod editing;
 mod errors;
+mod guide;
 mod terminal;
 mod testbed;
 mod views;

@@ -1,5 +1,7 @@
 //! Zones and pairs of a configuration, decisions about packets between them, and what a commit warns about.
 
+mod example;
+
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -199,6 +201,18 @@ fn messages_of_a_link_do_not_pass_to_another_zone() {
     };
     assert_eq!([135, 2].map(|kind| action(kind, "inside", "outside")), ["drop", "accept"]);
     assert_eq!([135, 2].map(|kind| action(kind, "inside", "router")), ["accept"; 2]);
+}
+
+#[test]
+fn a_commit_warns_of_a_pair_without_lists() {
+    let mut value = whole(&[("inside", "outside", "web"), ("outside", "router", "ssh")]);
+    let pairs = &mut value["ietf-access-control-list:acls"]["stoa-acl:zone-pairs"]["zone-pair"];
+    pairs[1] = json!({ "from": "outside", "to": "router" });
+    let warnings = parsed(&value).unwrap().warnings();
+    let warning = warnings.iter().find(|it| it.text.contains("the pair has no lists")).unwrap();
+    assert!(warning.text.starts_with("zones outside to router: "), "{}", warning.text);
+    assert!(warning.nodes[0].ends_with("[from='outside'][to='router']"), "{warning:?}");
+    assert_eq!(warnings.iter().filter(|it| it.text.contains("no lists")).count(), 1);
 }
 
 /// Warnings about pairs, whose lists are `ssh`, with this rule in place of that for port 22.
