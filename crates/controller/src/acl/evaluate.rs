@@ -170,7 +170,9 @@ fn between_zones(
     let lists = if packet.source.is_ipv4() { &pair.acls4 } else { &pair.acls6 };
     let mut decision = of_lists(configuration, lists, (packet, way));
     // Packets of the router have no flow.
-    decision.stateful &= ![from, to].contains(&ROUTER);
+    let is_of_router = [from, to].contains(&ROUTER);
+    decision.stateful &= !is_of_router;
+    decision.has_flows &= !is_of_router;
     without_rule(decision, "no rule of the pair matches", place)
 }
 

@@ -28,7 +28,7 @@ pub async fn show(
         writeln!(out, "{}", to_json(&reply))?;
         return Ok(());
     }
-    if reply.rules.is_empty() && reply.empty.is_empty() {
+    if reply.rules.is_empty() && reply.empty.is_empty() && reply.zone_pairs.is_empty() {
         writeln!(out, "No access lists: all packets pass.")?;
         return Ok(());
     }

@@ -41,6 +41,7 @@ fn the_router_of_the_example_gets_answers() {
         };
         let decision = evaluate(&configuration, &Packet { source, destination, of }).unwrap();
         assert_eq!(decision.place, "zones outside to router");
+        assert!(!decision.has_flows, "the router's packets have no flow");
         decision.action == "accept"
     };
     let icmp = |protocol, kinds: &[u32]| -> Vec<v1::TestAclRequest> {
