@@ -2,8 +2,8 @@
 //!
 //! `interfaces interface lan ipv4 address 10.0.0.1 prefix-length 24` names a node: names without their module, followed
 //! by keys and values. [`line`] splits a line into words, [`words`] converts words to a data path and back,
-//! [`completion`] and [`insert`] offer the next word, [`show`] prints a configuration in braces or as `set` lines, [`changes`] prints
-//! differences, and [`session`] calls a running router.
+//! [`completion`] and [`insert`] offer the next word, [`show`] prints a configuration in braces or as `set` lines,
+//! [`changes`] prints differences, and [`session`] calls a running router.
 #![forbid(unsafe_code)]
 
 pub mod abbreviation;

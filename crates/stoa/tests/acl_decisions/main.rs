@@ -156,7 +156,7 @@ fn cases(usual: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(48))]
+    #![proptest_config(cases(32))]
 
     #[test]
     fn the_controller_decides_as_the_forwarder_does(
