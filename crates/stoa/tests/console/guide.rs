@@ -4,23 +4,30 @@ use std::path::Path;
 
 use crate::testbed::{Router, err, out};
 
-/// The blocks of commands of a page, each with its lines that begin with `stoa`.
-fn blocks(page: &str) -> Vec<Vec<String>> {
+/// The commands of a page that begin with `stoa`: lines of blocks without a language.
+fn commands(page: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide").join(page);
     let text = std::fs::read_to_string(path).unwrap();
-    let blocks = text.split("```\n").skip(1).step_by(2);
-    let commands = |block: &str| {
-        let lines = block.lines().filter(|line| line.starts_with("stoa "));
-        lines.map(str::to_owned).collect::<Vec<_>>()
-    };
-    blocks.map(commands).collect()
+    let mut language = None;
+    let mut commands = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix("```") {
+            Some(_) if language.is_some() => language = None,
+            Some(of_block) => language = Some(of_block),
+            None if language == Some("") && line.starts_with("stoa ") => {
+                commands.push(line.to_owned());
+            }
+            None => {}
+        }
+    }
+    commands
 }
 
 #[test]
 fn the_commands_about_zones_are_complete() {
     let router = Router::start();
     let (mut sets, mut commits) = (0, 0);
-    for line in blocks("zones.md").into_iter().flatten() {
+    for line in commands("zones.md") {
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
         if !["set", "commit", "show"].contains(&words[0]) {
             continue;
