@@ -67,7 +67,9 @@ fn traced(configuration: &Configuration, folder: &Path, interface: &str) -> Vec<
     let request =
         v1::StartTraceRequest { interface: interface.to_owned(), count, ..Default::default() };
     state.start_trace(&request).unwrap();
-    (0..8).for_each(|_| drop(state.step()));
+    for _ in 0..8 {
+        state.step();
+    }
     let mut packets = state.trace(0).packets;
     packets.retain(|packet| packet.derived_from == 0);
     packets.sort_by_key(|packet| packet.number);
