@@ -29,6 +29,11 @@ impl Quiescence {
         })
     }
 
+    /// The number of workers.
+    pub fn workers(&self) -> usize {
+        self.observed.len()
+    }
+
     /// Worker `worker` holds no reference to a published value.
     #[inline(always)]
     pub(crate) fn pass(&self, worker: usize) {

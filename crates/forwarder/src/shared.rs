@@ -13,6 +13,7 @@ use stoa_tables::lpm::{Ip4LpmReader, Ip4LpmTables, Ip6LpmReader, Ip6LpmTables};
 use stoa_tables::next_hop::{NextHopReader, Resolved};
 
 use crate::acl::AccessLists;
+use crate::acl::hits::{COUNTED, HitTable};
 use crate::acl::log::Logs;
 use crate::addresses::Addresses;
 use crate::arcs::Arcs;
@@ -117,6 +118,8 @@ pub struct Shared {
     pub policies: Published<Policies>,
     /// Access lists of interfaces.
     pub acls: Published<AccessLists>,
+    /// How often their rules have matched.
+    pub hits: Arc<HitTable>,
     /// Packets that match rules with a log, as workers report them.
     pub acl_log: Logs,
     /// The flows that stateful rules have admitted.
@@ -187,6 +190,7 @@ impl Shared {
             vrfs: Published::new(vrfs, quiescence),
             policies: Published::new(Policies::default(), quiescence),
             acls: Published::new(AccessLists::default(), quiescence),
+            hits: HitTable::new(quiescence.workers(), COUNTED)?,
             acl_log: Logs::default(),
             flows: Arc::new(flows),
             next_hops,

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use stoa_tables::Reclaim;
 use stoa_tables::classifier::{
     Classifier, ClassifierCapacity, ClassifierError, ClassifierLimit, FlowState, Fragment,
-    Ip4Columns, Ip6Columns, Key, LANES, NO_RULE, Prefix, Range, Rule, RuleError,
+    Ip4Columns, Ip6Columns, Key, LANES, NO_RULE, Prefix, Range, RecentIp4Keys, RecentIp6Keys, Rule,
+    RuleError,
 };
 use stoa_tables::lpm::Kernel;
 
@@ -167,12 +168,14 @@ fn packet_near(rule: &Rule, address: [u128; 2], bits: u32, numbers: [u16; 2]) ->
     }
 }
 
-/// All kernels agree with the walk for these packets, as both families.
+/// All kernels agree with the walk for these packets, as both families; so do recent results.
 fn agree(
     classifier: &Classifier,
     model: &[(u32, u32, Rule)],
     packets: &[Packet],
 ) -> Result<(), TestCaseError> {
+    let (mut recent4, mut recent6) = (RecentIp4Keys::new(), RecentIp6Keys::new());
+    let [bits4, bits6] = classifier.relevant_bits();
     for kernel in [Kernel::Scalar, Kernel::Avx2, Kernel::Avx512] {
         let Some(reader) = classifier.reader().with_kernel(kernel) else { continue };
         for packets in packets.chunks(LANES) {
@@ -198,11 +201,18 @@ fn agree(
                 };
                 ip4.set(lane, &four);
             }
-            let mut ids = [[7; LANES]; 2];
+            let mut ids = [[7; LANES]; 4];
             reader.lookup_ip4(&ip4, packets.len(), &mut ids[0]);
             reader.lookup_ip6(&ip6, packets.len(), &mut ids[1]);
+            let lanes = packets.len();
+            recent4.look_up((1, &bits4), (&ip4, lanes), &mut ids[2], |keys, lanes, ids| {
+                reader.lookup_ip4(keys, lanes, ids);
+            });
+            recent6.look_up((1, &bits6), (&ip6, lanes), &mut ids[3], |keys, lanes, ids| {
+                reader.lookup_ip6(keys, lanes, ids);
+            });
             for (lane, packet) in packets.iter().enumerate() {
-                for (is_ip6, ids) in [false, true].into_iter().zip(&ids) {
+                for (is_ip6, ids) in [false, true, false, true].into_iter().zip(&ids) {
                     let expected = walk(model, packet, is_ip6);
                     prop_assert_eq!(ids[lane], expected, "{:?} {} {:?}", kernel, is_ip6, packet);
                 }

@@ -63,6 +63,30 @@ impl Lanes {
         }
     }
 
+    /// Appends the numbers of the lanes.
+    #[inline]
+    pub fn append_to(&self, numbers: &mut Vec<u8>) {
+        static ALL: [u8; VECTOR] = {
+            let (mut all, mut lane) = ([0; VECTOR], 0);
+            while lane < VECTOR {
+                all[lane] = lane as u8;
+                lane += 1;
+            }
+            all
+        };
+        for (word, of_word) in self.0.iter().zip(ALL.chunks_exact(WORD)) {
+            if *word == u64::MAX {
+                numbers.extend_from_slice(of_word);
+                continue;
+            }
+            let mut left = *word;
+            while left != 0 {
+                numbers.push(of_word[left.trailing_zeros() as usize % WORD]);
+                left &= left - 1;
+            }
+        }
+    }
+
     /// The lowest lane.
     #[inline]
     pub fn lowest(&self) -> Option<usize> {

@@ -4,7 +4,8 @@ use stoa_engine::VECTOR;
 use stoa_engine::column::Column;
 use stoa_engine::vector::Fields;
 use stoa_tables::classifier::{
-    ClassifierReader, FlowState, Fragment, Ip4Columns, Ip6Columns, LANES, NO_RULE, attributes,
+    ClassifierReader, FlowState, Fragment, Ip4Columns, Ip6Columns, LANES, NO_RULE, RecentIp4Keys,
+    RecentIp6Keys, RelevantBits, attributes,
 };
 use stoa_wire::protocol::{ICMP4, ICMP6, TCP};
 use stoa_wire::tcp::flag::SYN;
@@ -39,11 +40,20 @@ pub trait Family: FlowKeys + 'static {
     const LENGTH: usize;
     /// Keys of up to [`LANES`] packets.
     type Keys: Default + Send;
+    /// Results of recent look-ups.
+    type Recent: Default + Send;
 
     /// Their columns.
     fn columns(keys: &mut Self::Keys) -> &mut [[u32; LANES]];
     /// Classifies the first `lanes` packets.
     fn look_up(reader: &ClassifierReader, keys: &Self::Keys, lanes: usize, ids: &mut [u32; LANES]);
+    /// The same, with recent results of the classifier with a number.
+    fn look_up_recent(
+        recent: &mut Self::Recent,
+        of: (&ClassifierReader, u32, &[RelevantBits; 2]),
+        keys: (&Self::Keys, usize),
+        ids: &mut [u32; LANES],
+    );
     /// The fields of one packet.
     fn fields(packet: &[u8]) -> PacketFields;
 }
@@ -62,6 +72,7 @@ impl Family for Ip4 {
     const INTERFACES: usize = 4;
     const LENGTH: usize = 5;
     type Keys = Ip4Columns;
+    type Recent = RecentIp4Keys;
 
     #[inline(always)]
     fn columns(keys: &mut Ip4Columns) -> &mut [[u32; LANES]] {
@@ -71,6 +82,18 @@ impl Family for Ip4 {
     #[inline(always)]
     fn look_up(reader: &ClassifierReader, keys: &Ip4Columns, lanes: usize, ids: &mut [u32; LANES]) {
         reader.lookup_ip4(keys, lanes, ids);
+    }
+
+    #[inline(always)]
+    fn look_up_recent(
+        recent: &mut RecentIp4Keys,
+        (reader, owner, relevant): (&ClassifierReader, u32, &[RelevantBits; 2]),
+        keys: (&Ip4Columns, usize),
+        ids: &mut [u32; LANES],
+    ) {
+        recent.look_up((owner, &relevant[0]), keys, ids, |keys, lanes, ids| {
+            reader.lookup_ip4(keys, lanes, ids);
+        });
     }
 
     fn fields(packet: &[u8]) -> PacketFields {
@@ -92,6 +115,7 @@ impl Family for Ip6 {
     const INTERFACES: usize = 10;
     const LENGTH: usize = 11;
     type Keys = Ip6Columns;
+    type Recent = RecentIp6Keys;
 
     #[inline(always)]
     fn columns(keys: &mut Ip6Columns) -> &mut [[u32; LANES]] {
@@ -101,6 +125,18 @@ impl Family for Ip6 {
     #[inline(always)]
     fn look_up(reader: &ClassifierReader, keys: &Ip6Columns, lanes: usize, ids: &mut [u32; LANES]) {
         reader.lookup_ip6(keys, lanes, ids);
+    }
+
+    #[inline(always)]
+    fn look_up_recent(
+        recent: &mut RecentIp6Keys,
+        (reader, owner, relevant): (&ClassifierReader, u32, &[RelevantBits; 2]),
+        keys: (&Ip6Columns, usize),
+        ids: &mut [u32; LANES],
+    ) {
+        recent.look_up((owner, &relevant[1]), keys, ids, |keys, lanes, ids| {
+            reader.lookup_ip6(keys, lanes, ids);
+        });
     }
 
     fn fields(packet: &[u8]) -> PacketFields {

@@ -7,6 +7,7 @@
 mod beside;
 mod essential;
 mod flow_keys;
+pub mod hits;
 pub mod interfaces;
 pub mod keys;
 mod limit;
@@ -25,10 +26,10 @@ pub use node::{EDGES4, EDGES6, make_input4, make_input6, make_output4, make_outp
 
 use std::sync::Arc;
 
-use stoa_engine::counters::Counter;
-use stoa_tables::classifier::{ClassifierReader, NO_RULE};
+use stoa_tables::classifier::{ClassifierReader, NO_RULE, RelevantBits};
 
 use crate::flow::tracker::Admission;
+use hits::Hits;
 use log::RuleLog;
 
 /// The most rules of all lists.
@@ -50,62 +51,6 @@ pub enum Action {
     Drop,
     /// They are dropped, and the sender gets a TCP reset or an ICMP error.
     Reject,
-}
-
-/// What matched a rule, on one worker.
-#[derive(Default)]
-#[repr(align(64))]
-struct Cell {
-    packets: Counter,
-    bytes: Counter,
-    /// The time stamp counter at the last match; 0: none.
-    last: Counter,
-}
-
-/// The hit counters of a rule, by worker.
-pub struct Hits(Box<[Cell]>);
-
-impl std::fmt::Debug for Hits {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{:?}", self.sum())
-    }
-}
-
-/// Hits of all workers together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HitSum {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes of these IP packets.
-    pub bytes: u64,
-    /// The time stamp counter at the last one; 0: none.
-    pub last: u64,
-}
-
-impl Hits {
-    /// Zero counters for so many workers.
-    pub fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| Cell::default()).collect())
-    }
-
-    /// Adds to the counters of a worker; only this worker calls it.
-    #[inline]
-    fn add(&self, worker: usize, packets: u64, bytes: u64, now: u64) {
-        if let Some(cell) = self.0.get(worker) {
-            cell.packets.add(packets);
-            cell.bytes.add(bytes);
-            cell.last.set(now);
-        }
-    }
-
-    /// All workers together.
-    pub fn sum(&self) -> HitSum {
-        self.0.iter().fold(HitSum::default(), |sum, cell| HitSum {
-            packets: sum.packets + cell.packets.get(),
-            bytes: sum.bytes + cell.bytes.get(),
-            last: sum.last.max(cell.last.get()),
-        })
-    }
 }
 
 /// What a stateful rule gives its flows.
@@ -156,8 +101,12 @@ pub struct Classifier {
     pub id: u32,
     /// Finds the first entry that a packet meets.
     pub reader: ClassifierReader,
+    /// The bits of keys that some entry looks at, of IPv4 and IPv6.
+    relevant: [RelevantBits; 2],
     /// The rules of the entries.
     pub rules: Vec<Rule>,
+    /// What most packets need of them, by entry.
+    outcomes: Box<[Outcome]>,
     /// Whether some of them have a log.
     pub is_logged: bool,
     /// Whether some of them look at interfaces or VLANs.
@@ -166,7 +115,55 @@ pub struct Classifier {
     pub unmatched: Arc<Hits>,
 }
 
+/// The entries of a classifier.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Finds the first entry that a packet meets.
+    pub reader: ClassifierReader,
+    /// The bits of keys that some entry looks at, of IPv4 and IPv6.
+    pub relevant: [RelevantBits; 2],
+}
+
+/// What becomes of most packets that an entry matches: four bytes in place of a [`Rule`].
+#[derive(Clone, Copy, Debug)]
+struct Outcome(u32);
+
+impl Outcome {
+    /// The rule accepts all packets, and begins no flow.
+    const ACCEPTS: u32 = 1 << 31;
+
+    fn of(rule: &Rule) -> Self {
+        let accepts =
+            rule.action == Action::Accept && rule.limit.is_none() && rule.tracks.is_none();
+        Self(rule.hits.place() | if accepts { Self::ACCEPTS } else { 0 })
+    }
+
+    #[inline(always)]
+    fn accepts(self) -> bool {
+        self.0 & Self::ACCEPTS != 0
+    }
+
+    /// Where its counters are.
+    #[inline(always)]
+    fn place(self) -> usize {
+        (self.0 & !Self::ACCEPTS) as usize
+    }
+}
+
 impl Classifier {
+    /// The rules of a tree's entries, in their order, and counters of packets that match none.
+    pub fn new(
+        id: u32,
+        (tree, rules): (Tree, Vec<Rule>),
+        reads_interfaces: bool,
+        unmatched: Arc<Hits>,
+    ) -> Self {
+        let is_logged = rules.iter().any(|rule| rule.log.is_some());
+        let outcomes = rules.iter().map(Outcome::of).collect();
+        let Tree { reader, relevant } = tree;
+        Self { id, reader, relevant, rules, outcomes, is_logged, reads_interfaces, unmatched }
+    }
+
     /// The counters of an entry, or those of no entry ([`NO_RULE`]); `None`: of neither.
     #[inline]
     fn hits(&self, entry: u32) -> Option<&Hits> {
@@ -174,6 +171,27 @@ impl Classifier {
             Some(rule) => Some(&rule.hits),
             None => (entry == NO_RULE).then_some(&*self.unmatched),
         }
+    }
+
+    /// Where the counters are of an entry, or of no entry; `None`: of neither.
+    #[inline(always)]
+    fn place_of_hits(&self, entry: u32) -> Option<usize> {
+        match self.outcomes.get(entry as usize) {
+            Some(outcome) => Some(outcome.place()),
+            None => (entry == NO_RULE).then(|| self.unmatched.place() as usize),
+        }
+    }
+
+    /// The same tree, for other rules.
+    #[cfg(test)]
+    pub(crate) fn tree(&self) -> Tree {
+        Tree { reader: self.reader.clone(), relevant: self.relevant }
+    }
+
+    /// Whether the rule of an entry accepts all packets, and begins no flow.
+    #[inline(always)]
+    fn accepts(&self, entry: u32) -> bool {
+        self.outcomes.get(entry as usize).is_some_and(|outcome| outcome.accepts())
     }
 }
 

@@ -14,15 +14,15 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::classifier::{LANES, NO_RULE};
 
 use super::essential::is_essential;
+use super::hits::{count, count_unmatched};
 use super::interfaces::EndColumns;
 use super::keys::{self, Family, Ip4, Ip6};
 use super::log::{OfWorker, Record};
 use super::place::{INPUT4, INPUT6, OUTPUT4, OUTPUT6, Place};
 use super::refusal::refusal_of;
 use super::stateful::{Task, Tracking, is_first, settle_all};
-use super::{Classifier, Hits, Policy, TRACK};
+use super::{Classifier, Policy, TRACK};
 use crate::arcs;
-use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
 use crate::shared::Shared;
 
@@ -69,6 +69,7 @@ pub(super) struct AclNode<F: Family> {
     /// The interfaces of each lane, if rules look at them.
     ends: EndColumns,
     keys: F::Keys,
+    recent: F::Recent,
     /// The lanes that are classified together.
     lanes: Vec<u8>,
     /// The rule of each of them.
@@ -87,6 +88,7 @@ impl<F: Family> AclNode<F> {
             from: Column::of(0),
             ends: EndColumns::new(),
             keys: F::Keys::default(),
+            recent: F::Recent::default(),
             lanes: Vec::with_capacity(VECTOR),
             found: Box::new([[NO_RULE; LANES]; VECTOR / LANES]),
             tracking: Tracking::new(),
@@ -177,7 +179,7 @@ impl<F: Family> AclNode<F> {
         let pair = if place.has_zones() { Some(acls.pair(id)?) } else { None };
         let classifier = if let Some(pair) = pair { pair.of::<F>() } else { acls.get(id)? };
         self.lanes.clear();
-        self.lanes.extend(same.iter().map(|lane| lane as u8));
+        same.append_to(&mut self.lanes);
         self.ends.read(&shared.attributes, (classifier, place), vector);
         let columns = fields::of(shared.kernel, vector, place.packets);
         let mut is_any_malformed = false;
@@ -187,7 +189,8 @@ impl<F: Family> AclNode<F> {
             if policy.is_some() {
                 keys::begin::<F>(&mut self.keys, lanes, self.tracking.is_anew());
             }
-            F::look_up(&classifier.reader, &self.keys, lanes.len(), found);
+            let of = (&classifier.reader, classifier.id, &classifier.relevant);
+            F::look_up_recent(&mut self.recent, of, (&self.keys, lanes.len()), found);
         }
         let found = self.found.as_flattened_mut();
         if is_any_malformed {
@@ -197,7 +200,8 @@ impl<F: Family> AclNode<F> {
                 }
             }
         }
-        count(classifier, (&self.lanes, found), vector, (self.worker, cx.now));
+        let hits = shared.hits.of_worker(self.worker);
+        count(classifier, (&self.lanes, found), vector, (hits, cx.now));
         if classifier.is_logged {
             let of = (&self.lanes[..], &found[..]);
             report::<F>((shared, classifier), of, vector, (cx, place, id), &self.tracking);
@@ -209,6 +213,9 @@ impl<F: Family> AclNode<F> {
             is_any_refused = settle_all::<F>(&task, cx, lanes, &mut self.tracking);
         } else {
             for (lane, found) in self.lanes.iter().zip(&*found) {
+                if classifier.accepts(*found) {
+                    continue;
+                }
                 let lane = usize::from(*lane);
                 let may_pass = || passes::<F>(place, vector, lane);
                 let Some(refusal) = refusal_of(classifier, *found, Some(cx.now), may_pass) else {
@@ -310,48 +317,6 @@ fn report<F: Family>(
             kind: Kind(fields.kind[lane]),
             place: fields::Place(fields.place[lane]),
         });
-    }
-}
-
-/// Counts the hits of lanes; those in a row with the same rule together.
-#[inline]
-fn count(
-    classifier: &Classifier,
-    (lanes, found): (&[u8], &[u32]),
-    vector: &Vector,
-    (worker, now): (usize, u64),
-) {
-    let (mut rule, mut packets, mut bytes) = (NO_RULE, 0, 0);
-    let add = |rule: u32, packets: u64, bytes: u64| {
-        if let Some(hits) = classifier.hits(rule).filter(|_| packets > 0) {
-            hits.add(worker, packets, bytes, now);
-        }
-    };
-    for (lane, found) in lanes.iter().zip(found) {
-        if *found != rule {
-            add(rule, packets, bytes);
-            (rule, packets, bytes) = (*found, 0, 0);
-        }
-        packets += 1;
-        bytes += u64::from(vector.length[usize::from(*lane)]);
-    }
-    add(rule, packets, bytes);
-}
-
-/// Counts packets that are dropped because no rule of a pair of zones matches.
-#[cold]
-fn count_unmatched(
-    unmatched: &Hits,
-    (lanes, found): (&[u8], &[u32]),
-    vector: &Vector,
-    (worker, now): (usize, u64),
-) {
-    let dropped = Drop::ZonePair.next();
-    for (lane, found) in lanes.iter().zip(found) {
-        let lane = usize::from(*lane);
-        if *found == NO_RULE && vector.next[lane] == dropped {
-            unmatched.add(worker, 1, vector.length[lane].into(), now);
-        }
     }
 }
 

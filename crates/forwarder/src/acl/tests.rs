@@ -1,9 +1,10 @@
 //! What passes without a rule, classifiers by id, and counters.
 
-use stoa_tables::classifier::{Classifier as Tree, ClassifierCapacity};
+use stoa_tables::classifier::{Classifier as Writer, ClassifierCapacity};
 use stoa_wire::protocol;
 
 use super::essential::is_essential;
+use super::hits::HitTable;
 use super::keys::{Ip4, Ip6};
 use super::*;
 use crate::flow::fields::{Kind, PacketFields};
@@ -29,30 +30,15 @@ fn links_and_paths_work_without_rules() {
 
 #[test]
 fn classifiers_are_found_by_id() {
-    let tree = Tree::new(ClassifierCapacity::for_rules(1)).unwrap();
+    let writer = Writer::new(ClassifierCapacity::for_rules(1)).unwrap();
+    let tree = Tree { reader: writer.reader(), relevant: writer.relevant_bits() };
+    let hits = HitTable::new(1, 8).unwrap();
     let one = |id: u32| {
-        let unmatched = Arc::new(Hits::new(1));
-        let (reader, rules) = (tree.reader(), Vec::new());
-        Arc::new(Classifier {
-            id,
-            reader,
-            rules,
-            is_logged: false,
-            reads_interfaces: false,
-            unmatched,
-        })
+        let unmatched = Arc::new(Hits::new(&hits));
+        Arc::new(Classifier::new(id, (tree.clone(), Vec::new()), false, unmatched))
     };
     let all = AccessLists::of(vec![one(7), one(3), one(9)], None);
     for id in 0..12 {
         assert_eq!(all.get(id).map(|it| it.id), [3, 7, 9].contains(&id).then_some(id));
     }
-}
-
-#[test]
-fn hits_of_workers_are_added() {
-    let hits = Hits::new(2);
-    hits.add(0, 2, 100, 5);
-    hits.add(1, 3, 50, 4);
-    hits.add(2, 1, 1, 9);
-    assert_eq!(hits.sum(), HitSum { packets: 5, bytes: 150, last: 5 });
 }

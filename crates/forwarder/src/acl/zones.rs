@@ -13,11 +13,12 @@ use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Node, Vector};
 
+use super::AccessLists;
 use super::Classifier;
+use super::hits::Hits;
 use super::keys::{Family, Ip4, Ip6};
 use super::node::{AclNode, argument_of};
 use super::place::{LOCAL4, LOCAL6, Place, ZONES4, ZONES6};
-use super::{AccessLists, Hits};
 use crate::arcs::{self, Arcs, IP_LOCAL, IP4_OUTPUT, IP6_OUTPUT};
 use crate::shared::Shared;
 
@@ -234,27 +235,22 @@ impl<F: Family> AclNode<F> {
 
 #[cfg(test)]
 mod tests {
-    use stoa_tables::classifier::{Classifier as Tree, ClassifierCapacity};
+    use stoa_tables::classifier::{Classifier as Writer, ClassifierCapacity};
 
+    use super::super::Tree;
+    use super::super::hits::HitTable;
     use super::*;
 
     #[test]
     fn the_matrix_knows_its_numbers_only() {
-        let tree = Tree::new(ClassifierCapacity::for_rules(1)).unwrap();
-        let empty = Arc::new(Classifier {
-            id: 1,
-            reader: tree.reader(),
-            rules: Vec::new(),
-            is_logged: false,
-            reads_interfaces: false,
-            unmatched: Arc::new(Hits::new(1)),
-        });
-        let pair = |id: u32| Pair {
-            id,
-            four: empty.clone(),
-            six: empty.clone(),
-            unmatched: Arc::new(Hits::new(1)),
-        };
+        let writer = Writer::new(ClassifierCapacity::for_rules(1)).unwrap();
+        let tree = Tree { reader: writer.reader(), relevant: writer.relevant_bits() };
+        let hits = HitTable::new(1, 8).unwrap();
+        let unmatched = || Arc::new(Hits::new(&hits));
+        let empty = Classifier::new(1, (tree, Vec::new()), false, unmatched());
+        let empty = Arc::new(empty);
+        let pair =
+            |id: u32| Pair { id, four: empty.clone(), six: empty.clone(), unmatched: unmatched() };
         let (there, none) = (pair(9), pair(7));
         let zones = Zones::of(&[40, 200], 7, |from, to| match (from, to) {
             (40, 200) => Some(&there),

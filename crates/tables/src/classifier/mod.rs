@@ -25,6 +25,7 @@ mod cut;
 mod layout;
 mod pattern;
 mod reader;
+mod recent;
 mod rule;
 mod score;
 mod space;
@@ -36,6 +37,7 @@ pub use columns::{
     Columns, Ip4Columns, Ip6Columns, Key, attributes, interfaces, ports, vlan_and_length,
 };
 pub use reader::ClassifierReader;
+pub use recent::{RecentIp4Keys, RecentIp6Keys, RecentKeys, RelevantBits};
 pub use rule::{FlowState, Fragment, Prefix, Range, Rule, RuleError};
 pub use writer::{Classifier, ClassifierMemory};
 

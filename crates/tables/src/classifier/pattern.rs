@@ -54,6 +54,20 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    /// Adds the bits of a key that decide whether it matches.
+    pub(super) fn add_relevant_bits(&self, family: &Family, bits: &mut [u32]) {
+        for (word, bits) in bits.iter_mut().enumerate().take(family.words) {
+            let mask = self.masks[word];
+            *bits |= if family.is_range(word) {
+                // A range of all numbers says nothing about its half.
+                let half = |of: u32| if mask & of == of { 0 } else { of };
+                half(0xffff) | half(0xffff << 16)
+            } else {
+                mask
+            };
+        }
+    }
+
     /// What all keys match.
     pub(super) fn any(family: &Family) -> Self {
         let mut any = Self { values: [0; WORDS], masks: [0; WORDS] };

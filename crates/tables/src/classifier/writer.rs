@@ -8,6 +8,7 @@ use super::build::{Builder, Limits, VISITS, budget};
 use super::layout::{LINE, MAX_LINES, Word};
 use super::pattern::{Family, IP4, IP6, Pattern};
 use super::reader::ClassifierReader;
+use super::recent::RelevantBits;
 use super::rule::Rule;
 use super::score::Chooser;
 use super::store::Store;
@@ -246,6 +247,18 @@ impl Classifier {
     /// of those of its family. The next epoch may be marked then; see [`crate::grace`].
     pub fn publish(&mut self) {
         self.store.publish(self.roots);
+    }
+
+    /// The bits of IPv4 and of IPv6 keys that some rule looks at: keys that differ in others only meet the same rule.
+    pub fn relevant_bits(&self) -> [RelevantBits; 2] {
+        let mut all = [RelevantBits::default(); 2];
+        for stored in self.rules.values() {
+            let is_in = stored.rule.families();
+            for (number, family) in FAMILIES.into_iter().enumerate().filter(|(at, _)| is_in[*at]) {
+                Pattern::of(&stored.rule, family).add_relevant_bits(family, &mut all[number]);
+            }
+        }
+        all
     }
 
     /// Bytes in use.

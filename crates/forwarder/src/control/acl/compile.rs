@@ -4,13 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use stoa_api::v1;
-use stoa_tables::classifier::{
-    self, ClassifierCapacity, ClassifierError, ClassifierReader, Fragment, Prefix, Range,
-};
+use stoa_tables::classifier::{self, ClassifierCapacity, ClassifierError, Fragment, Prefix, Range};
 use stoa_tables::lpm::Kernel;
 
 use super::Set;
-use crate::acl::{Classifier, Rule, Tracks};
+use crate::acl::{Classifier, Rule, Tracks, Tree};
 use crate::control::apply::ApplyError;
 use crate::control::desired::{self, Fragments, RuleOfList};
 use crate::control::forwarder_state::ForwarderState;
@@ -136,13 +134,14 @@ fn no_memory(cause: String) -> ApplyError {
 }
 
 /// Builds the tree of entries in their order; the id of each is its number.
-pub(super) fn build(entries: &[Entry], kernel: Kernel) -> Result<ClassifierReader, BuildError> {
+pub(super) fn build(entries: &[Entry], kernel: Kernel) -> Result<Tree, BuildError> {
     let capacity = ClassifierCapacity::for_rules(entries.len());
     let mut built = classifier::Classifier::new(capacity).ok_or(BuildError::NoMemory)?;
     built.replace_all((0..).zip(entries).map(|(number, entry)| (number, number, *entry)))?;
     built.publish();
     let reader = built.reader();
-    Ok(reader.clone().with_kernel(kernel).unwrap_or(reader))
+    let reader = reader.clone().with_kernel(kernel).unwrap_or(reader);
+    Ok(Tree { reader, relevant: built.relevant_bits() })
 }
 
 impl ForwarderState {
@@ -184,18 +183,17 @@ impl ForwarderState {
     ) -> Result<Arc<Classifier>, ApplyError> {
         let (entries, rules, reads_interfaces) = self.entries_of(set);
         let kernel = self.shared.kernel.lookup();
-        let reader = match entries.len() {
+        let tree = match entries.len() {
             0 => self.empty_tree(kernel),
             1..=AT_ONCE => build(&entries, kernel),
             _ => self.build_aside(&entries, kernel),
         };
         self.pause(entries.len() as u32);
-        match reader {
-            Ok(reader) => {
-                let is_logged = rules.iter().any(|rule| rule.log.is_some());
-                let unmatched = self.capabilities.acl.unmatched(set, self.worker_count());
-                let made = Classifier { id, reader, rules, is_logged, reads_interfaces, unmatched };
-                Ok(Arc::new(made))
+        match tree {
+            Ok(tree) => {
+                let unmatched = self.capabilities.acl.unmatched(set, &self.shared.hits);
+                let of = (tree, rules);
+                Ok(Arc::new(Classifier::new(id, of, reads_interfaces, unmatched)))
             }
             Err(error) => {
                 let lists = set.lists.join(", ");
@@ -210,7 +208,7 @@ impl ForwarderState {
     }
 
     /// The tree without entries: all lists without rules share it.
-    fn empty_tree(&mut self, kernel: Kernel) -> Result<ClassifierReader, BuildError> {
+    fn empty_tree(&mut self, kernel: Kernel) -> Result<Tree, BuildError> {
         if let Some(tree) = &self.capabilities.acl.empty {
             return Ok(tree.clone());
         }
@@ -220,11 +218,7 @@ impl ForwarderState {
     }
 
     /// Builds a tree on a thread of its own.
-    fn build_aside(
-        &mut self,
-        entries: &[Entry],
-        kernel: Kernel,
-    ) -> Result<ClassifierReader, BuildError> {
+    fn build_aside(&mut self, entries: &[Entry], kernel: Kernel) -> Result<Tree, BuildError> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("acl".to_owned());
             let Ok(thread) = thread.spawn_scoped(scope, || build(entries, kernel)) else {

@@ -12,7 +12,7 @@ use stoa_engine::clock;
 use super::{Installed, Set};
 #[cfg(test)]
 use crate::acl::Classifier;
-use crate::acl::Hits;
+use crate::acl::hits::Hits;
 use crate::control::desired::{AclRule, AclRuleKey, Changes, DesiredState, message};
 use crate::control::forwarder_state::ForwarderState;
 
@@ -139,11 +139,9 @@ impl ForwarderState {
         let acls = &mut self.capabilities.acl;
         for compiled in acls.sets.values_mut() {
             let rules = compiled.rules[..compiled.rules.len().saturating_sub(1)].to_vec();
-            let (reader, unmatched) = (compiled.reader.clone(), compiled.unmatched.clone());
-            let (id, is_logged) = (compiled.id, compiled.is_logged);
-            let reads_interfaces = compiled.reads_interfaces;
-            let lost = Classifier { id, reader, rules, is_logged, reads_interfaces, unmatched };
-            *compiled = Arc::new(lost);
+            let (tree, unmatched) = (compiled.tree(), compiled.unmatched.clone());
+            let (id, reads_interfaces) = (compiled.id, compiled.reads_interfaces);
+            *compiled = Arc::new(Classifier::new(id, (tree, rules), reads_interfaces, unmatched));
         }
         let published = acls.published();
         self.shared.acls.publish(published, &mut self.graveyard);

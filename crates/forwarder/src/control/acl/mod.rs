@@ -21,14 +21,13 @@ pub use log::Logged;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use stoa_tables::classifier::ClassifierReader;
-
 use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
 use super::desired::{AclRule, AclRuleKey, AclSets, DesiredState};
 use super::forwarder_state::ForwarderState;
+use crate::acl::hits::{HitTable, Hits};
 use crate::acl::log::RuleLog;
-use crate::acl::{AccessLists, Classifier, Hits, Policy, RuleLimit, TRACK};
+use crate::acl::{AccessLists, Classifier, Policy, RuleLimit, TRACK, Tree};
 
 /// Lists in their order, and whether for IPv4.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,7 +83,7 @@ pub(super) struct AccessListState {
     /// Classifiers of a refused change that others of the same lists replace. Interfaces may name them until `apply`.
     withdrawn: Vec<Arc<Classifier>>,
     /// The tree of all lists without rules.
-    empty: Option<ClassifierReader>,
+    empty: Option<Tree>,
     /// The sets of each interface that has some.
     attached: BTreeMap<u32, Vec<Set>>,
     /// Whether an interface with sets was removed: some may be of no interface now.
@@ -159,9 +158,9 @@ impl AccessListState {
     }
 
     /// The counters of packets that match no rule of a set: those that it has, or new ones.
-    fn unmatched(&self, set: &Set, workers: usize) -> Arc<Hits> {
+    fn unmatched(&self, set: &Set, table: &Arc<HitTable>) -> Arc<Hits> {
         let known = self.new_sets.get(set).or_else(|| self.sets.get(set));
-        known.map_or_else(|| Arc::new(Hits::new(workers)), |it| it.unmatched.clone())
+        known.map_or_else(|| Arc::new(Hits::new(table)), |it| it.unmatched.clone())
     }
 
     /// The number of entries of all classifiers.
@@ -200,7 +199,12 @@ impl AccessListState {
 
     /// Reads the lists that a change touches in their new order. A rule that stays as it is keeps its counters,
     /// wherever it is in its list; one that comes back because the change was refused, too.
-    fn read_lists(&mut self, touched: &BTreeSet<&String>, desired: &DesiredState, workers: usize) {
+    fn read_lists(
+        &mut self,
+        touched: &BTreeSet<&String>,
+        desired: &DesiredState,
+        table: &Arc<HitTable>,
+    ) {
         self.new_lists.clear();
         for acl in touched {
             let former = [&self.replaced, &self.lists].map(|lists| {
@@ -219,7 +223,7 @@ impl AccessListState {
                     *last_rule = (*last_rule + 1) % RULE_NUMBERS;
                     let limit =
                         rule.rule.rate_limit.map(|(rate, burst)| RuleLimit::new(rate, burst));
-                    let (hits, limit) = (Arc::new(Hits::new(workers)), limit.map(Arc::new));
+                    let (hits, limit) = (Arc::new(Hits::new(table)), limit.map(Arc::new));
                     let (rule, number) = (rule.clone(), *last_rule);
                     let log = rule.rule.is_logged.then(|| Arc::new(RuleLog::new(number)));
                     Installed { key, rule, hits, number, profile: 0, limit, log }
@@ -236,8 +240,7 @@ impl ForwarderState {
     fn prepare_acls(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
         let (desired, touched) = (step.desired(), step.touched);
         let lists: BTreeSet<&String> = touched.acl_rules.keys().map(|(acl, _)| acl).collect();
-        let workers = self.worker_count();
-        self.capabilities.acl.read_lists(&lists, desired, workers);
+        self.capabilities.acl.read_lists(&lists, desired, &self.shared.hits);
         self.capabilities.acl.number_profiles(&self.shared.flows)?;
         self.number_interfaces();
         let has_zones = self.prepare_zones(step);

@@ -54,7 +54,8 @@ mod tests {
 
     use super::super::Installed;
     use super::*;
-    use crate::acl::{Action, Hits};
+    use crate::acl::Action;
+    use crate::acl::hits::{HitTable, Hits};
     use crate::control::desired::{AclRule, RuleOfList};
     use crate::flow::profiles::Profile;
     use crate::flow::timeouts::Class;
@@ -71,10 +72,11 @@ mod tests {
             flow_profile: Some(profile),
             ..RuleOfList::all(Action::Accept)
         };
+        let hits = HitTable::new(1, 8).unwrap();
         let installed = |profile| Installed {
             key: ("edge".to_owned(), "rule".to_owned()),
             rule: AclRule { after: String::new(), sets: None, rule: rule(profile) },
-            hits: Arc::new(Hits::new(1)),
+            hits: Arc::new(Hits::new(&hits)),
             number: 1,
             profile: 0,
             limit: None,

@@ -253,13 +253,13 @@ fn check<F: Family>(rules: &[RuleOfList], packets: &[Packet]) {
         owners.resize(all.len(), number);
     }
     for kernel in [Kernel::Bits, Kernel::detect()] {
-        let reader = build(&all, kernel.or_narrower()).unwrap();
+        let tree = build(&all, kernel.or_narrower()).unwrap();
         for packet in packets {
             let fields = F::fields(&packet.bytes());
             assert_eq!(fields.kind.malformed(), None, "{packet:?}");
             let (received, sent, vlan) = packet.ends;
             let ends = Ends { received: word(received, vlan), sent: word(sent, 0) };
-            let found = first::<F>(&reader, &fields, ends);
+            let found = first::<F>(&tree.reader, &fields, ends);
             let expected = rules.iter().position(|rule| meets(rule, packet));
             let owner = (found != NO_RULE).then(|| owners[found as usize]);
             assert_eq!(owner, expected, "{packet:?}");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use stoa_api::zones::ROUTER as ROUTER_NAME;
 
 use super::{AccessListState, Set};
-use crate::acl::Hits;
+use crate::acl::hits::{HitTable, Hits};
 use crate::acl::zones::{FIRST, LOCAL_NODES, NO_ZONE, OUTPUT_NODES, Pair, ROUTER, Zones};
 use crate::control::apply::ApplyError;
 use crate::control::capability::Step;
@@ -180,18 +180,18 @@ impl AccessListState {
         self.zones.is_on || !self.outputs.is_empty()
     }
 
-    fn pair(&mut self, [four, six]: [&[String]; 2], workers: usize) -> PairState {
+    fn pair(&mut self, [four, six]: [&[String]; 2], table: &Arc<HitTable>) -> PairState {
         let sets = [Set::new(true, four), Set::new(false, six)];
-        PairState { id: self.next_id(), sets, unmatched: Arc::new(Hits::new(workers)) }
+        PairState { id: self.next_id(), sets, unmatched: Arc::new(Hits::new(table)) }
     }
 
     /// The state of a pair of the change. One that stays keeps its number and counters.
-    fn new_pair(&mut self, key: &ZonePairKey, pair: &ZonePair, workers: usize) -> PairState {
+    fn new_pair(&mut self, key: &ZonePairKey, pair: &ZonePair, table: &Arc<HitTable>) -> PairState {
         let former = self.zones.pairs.get(key).or_else(|| self.zones.replaced.get(key)).cloned();
         let sets = [Set::new(true, &pair.acls4), Set::new(false, &pair.acls6)];
         match former {
             Some(former) => PairState { sets, ..former },
-            None => self.pair([&pair.acls4, &pair.acls6], workers),
+            None => self.pair([&pair.acls4, &pair.acls6], table),
         }
     }
 
@@ -230,7 +230,7 @@ impl AccessListState {
 impl ForwarderState {
     /// Gives numbers to new zones, and reads the pairs of a change. Whether workers need to know of them.
     pub(super) fn prepare_zones(&mut self, step: &Step<'_>) -> bool {
-        let (desired, touched, workers) = (step.desired(), step.touched, self.worker_count());
+        let (desired, touched, hits) = (step.desired(), step.touched, &self.shared.hits);
         let acls = &mut self.capabilities.acl;
         acls.zones.fresh.clear();
         if touched.interfaces.is_empty() && touched.zone_pairs.is_empty() {
@@ -243,12 +243,12 @@ impl ForwarderState {
             }
         }
         if acls.zones.is_wanted && acls.zones.unpaired.is_none() {
-            acls.zones.unpaired = Some(acls.pair([&[], &[]], workers));
+            acls.zones.unpaired = Some(acls.pair([&[], &[]], hits));
         }
         if !touched.zone_pairs.is_empty() {
             let mut new = BTreeMap::new();
             for (key, pair) in &desired.zone_pairs {
-                new.insert(key.clone(), acls.new_pair(key, pair, workers));
+                new.insert(key.clone(), acls.new_pair(key, pair, hits));
             }
             acls.zones.new_pairs = Some(new);
         }
