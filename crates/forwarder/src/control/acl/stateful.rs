@@ -278,6 +278,21 @@ impl ForwarderState {
             rule,
             worker: flow.owner().into(),
             suspended: flow.flags() & SUSPENDED != 0,
+            ..translated(flow)
         })
+    }
+}
+
+/// What the packets of a translated flow have behind the router.
+fn translated(flow: &FlowEntry<'_>) -> v1::FlowState {
+    match flow.reply_key().tuple {
+        Tuple::Ip4(reply) if flow.has_second() => v1::FlowState {
+            translated_source: reply.destination.to_be_bytes().into(),
+            translated_destination: reply.source.to_be_bytes().into(),
+            translated_source_port: reply.destination_port.into(),
+            translated_destination_port: reply.source_port.into(),
+            ..v1::FlowState::default()
+        },
+        Tuple::Ip4(_) | Tuple::Ip6(_) => v1::FlowState::default(),
     }
 }

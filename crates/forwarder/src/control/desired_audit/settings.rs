@@ -88,6 +88,8 @@ impl ForwarderState {
             neighbors: self.limits.neighbors,
             flows4: self.shared.flows.capacity(true) as usize,
             flows6: self.shared.flows.capacity(false) as usize,
+            nat_flows: self.limits.nat_flows,
+            nat_mappings: self.limits.nat_mappings,
         };
         audit::limits(tally, limits.message(), &complete);
         for (name, port) in &self.ports {
