@@ -27,6 +27,7 @@ use crate::ip::identification::Identifications;
 use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
+use crate::nat::Nat;
 use crate::plugin::Part;
 use crate::punt::known_neighbors::KnownNeighbors;
 use crate::punt::policer::Policers;
@@ -119,6 +120,8 @@ pub struct Shared {
     pub acls: Published<AccessLists>,
     /// Packets that match rules with a log, as workers report them.
     pub acl_log: Logs,
+    /// Address translation.
+    pub nat: Published<Nat>,
     /// The flows that stateful rules have admitted.
     pub flows: Arc<Flows>,
     /// Next hops of the routes of all VRFs.
@@ -188,6 +191,7 @@ impl Shared {
             policies: Published::new(Policies::default(), quiescence),
             acls: Published::new(AccessLists::default(), quiescence),
             acl_log: Logs::default(),
+            nat: Published::new(Nat::default(), quiescence),
             flows: Arc::new(flows),
             next_hops,
             adjacencies,

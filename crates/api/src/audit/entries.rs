@@ -76,7 +76,9 @@ pub fn zone_pair(tally: &mut Tally, pair: &v1::ZonePair) {
 pub fn nat_policy(tally: &mut Tally, place: usize, policy: v1::NatPolicy) {
     let key = format!("{}/{}, number {}", policy.instance, policy.policy, place + 1);
     let or = |port: u32, default| if port == 0 { default } else { port };
+    let mapping = if policy.static_only { 0 } else { policy.mapping };
     let entry = v1::NatPolicy {
+        mapping,
         first_port: or(policy.first_port, NAT_PORTS.0),
         last_port: or(policy.last_port, NAT_PORTS.1),
         ..policy

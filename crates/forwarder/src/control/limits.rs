@@ -11,7 +11,7 @@ use stoa_tables::flow_table::FlowError;
 use super::desired::{Held, Workers};
 use super::forwarder_state::ForwarderState;
 use super::vrfs::VRFS;
-use crate::flow::flows::Flows;
+use crate::flow::flows::{Flows, Sizes};
 use crate::ip::policy::RULES;
 
 /// Capacity of the tables, fixed when the forwarder gets its first state. Tables take memory as they fill, so
@@ -98,8 +98,13 @@ impl Limits {
         workers: &Workers,
         quiescence: &Arc<Quiescence>,
     ) -> Result<Flows, FlowError> {
-        let capacity = (self.flows4 as u32, self.flows6 as u32);
-        Flows::new(capacity, workers.kernel.lookup(), workers.count, quiescence)
+        let sizes = Sizes {
+            ip4: self.flows4 as u32,
+            ip6: self.flows6 as u32,
+            translated: self.nat_flows as u32,
+            mappings: self.nat_mappings as u32,
+        };
+        Flows::new(sizes, workers.kernel.lookup(), workers.count, quiescence)
     }
 
     /// Checks that rules and routes fit; on an error, returns the path and the reason.
