@@ -136,8 +136,7 @@ fn protocol(mapping: &NatMapping) -> String {
 }
 
 fn mappings(mappings: &[NatStaticState]) -> Table {
-    let mut table =
-        table(&["static mapping", "protocol", "external", "internal", ">flows", ">created"]);
+    let mut table = table(&["static mapping", "protocol", "external", "internal", ">flows"]);
     for state in mappings {
         let Some(mapping) = &state.mapping else { continue };
         let [external, internal] = ends(mapping);
@@ -147,7 +146,6 @@ fn mappings(mappings: &[NatStaticState]) -> Table {
             Cell::new(external),
             Cell::new(internal),
             count(state.flows),
-            count(state.created_flows),
         ]);
     }
     table
@@ -193,7 +191,7 @@ fn to_json(reply: &ListNatReply) -> Value {
         Some(json!({
             "instance": mapping.instance, "index": mapping.index, "vrf": mapping.vrf,
             "protocol": mapping.protocol, "external": external, "internal": internal,
-            "flows": state.flows, "created_flows": state.created_flows,
+            "flows": state.flows,
         }))
     };
     let address = |it: &NatAddressState| {
@@ -247,7 +245,7 @@ mod tests {
             internal: Some(prefix([10, 0, 1, 64], 30)),
             ..NatMapping::default()
         };
-        let of = |mapping| NatStaticState { mapping: Some(mapping), flows: 7, created_flows: 8 };
+        let of = |mapping| NatStaticState { mapping: Some(mapping), flows: 7 };
         ListNatReply {
             policies: vec![NatPolicyState {
                 policy: Some(policy),
