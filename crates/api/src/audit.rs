@@ -17,9 +17,9 @@ use crate::v1;
 
 pub use desired::desired;
 pub use entries::{
-    BFD_INTERVAL_US, BFD_MULTIPLIER, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session, interface,
-    neighbor, plugin, port, punt, router_advertisement, router_discovery, rule, static_route,
-    tunnel, virtual_router, vrf, zone_pair,
+    BFD_INTERVAL_US, BFD_MULTIPLIER, NAT_PORTS, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session,
+    interface, nat_mapping, nat_policy, neighbor, plugin, port, punt, router_advertisement,
+    router_discovery, rule, static_route, tunnel, virtual_router, vrf, zone_pair,
 };
 pub use settings::{LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers};
 
@@ -63,6 +63,10 @@ pub enum Kind {
     AclRules,
     /// Pairs of zones.
     ZonePairs,
+    /// Policies of address translation, with their places.
+    NatPolicies,
+    /// Static mappings of address translation.
+    NatMappings,
     /// Limits of the control-plane policer.
     Punts,
     /// Bounds of reassembly: one entry.
@@ -75,7 +79,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Workers,
         Self::Limits,
         Self::Logging,
@@ -93,6 +97,8 @@ impl Kind {
         Self::PolicyRules,
         Self::AclRules,
         Self::ZonePairs,
+        Self::NatPolicies,
+        Self::NatMappings,
         Self::Punts,
         Self::Reassembly,
         Self::Multipath,
@@ -119,6 +125,8 @@ impl Kind {
             Self::PolicyRules => "policy-rules",
             Self::AclRules => "acl-rules",
             Self::ZonePairs => "zone-pairs",
+            Self::NatPolicies => "nat-policies",
+            Self::NatMappings => "nat-mappings",
             Self::Punts => "punt-limits",
             Self::Reassembly => "reassembly",
             Self::Multipath => "multipath",

@@ -2,6 +2,7 @@
 //! whenever the forwarder has restarted.
 
 mod audit;
+mod clients;
 mod difference;
 mod kernel_configuration;
 mod outage;
@@ -11,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use stoa_api::v1::flow_table_client::FlowTableClient;
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::{self, HelloReply, HelloRequest};
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES};
@@ -179,16 +179,6 @@ impl ForwarderConnection {
     /// Counters of learned routes; `None` while the table is busy.
     pub async fn learned(&self) -> Option<LearnedStatistics> {
         self.learned.get()?.statistics().await
-    }
-
-    /// A client for queries.
-    pub fn client(&self) -> ForwarderClient<Channel> {
-        self.client.clone()
-    }
-
-    /// A client for flows.
-    pub fn flow_client(&self) -> FlowTableClient<Channel> {
-        FlowTableClient::new(self.channel.clone())
     }
 
     /// The configuration in force.

@@ -24,6 +24,7 @@ pub mod host_interface;
 pub mod icmp;
 pub mod ip;
 pub mod kernel;
+pub mod nat;
 pub mod neighbor;
 pub mod nodes;
 pub mod noop;

@@ -17,6 +17,7 @@ use crate::ip::{
     ip_demux, ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite,
     ip6_fragment, ip6_input, ip6_local, ip6_lookup, ip6_rewrite, origin,
 };
+use crate::nat::NatWorker;
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::output::interface_output;
 use crate::protocols;
@@ -245,9 +246,13 @@ pub fn graph() -> &'static GraphSpec<Arc<Shared>> {
     &GRAPH
 }
 
-/// What the nodes of a worker share: its flows, and its end of the log of access lists.
+/// What the nodes of a worker share: its flows, its end of the log of access lists, and its part of translation.
 fn local(shared: &Arc<Shared>, worker: usize) -> Box<dyn Any + Send> {
-    Box::new(OfWorker { flows: shared.flows.tracker(worker), log: shared.acl_log.writer() })
+    Box::new(OfWorker {
+        flows: shared.flows.tracker(worker),
+        log: shared.acl_log.writer(),
+        nat: NatWorker::new(&shared.flows, worker),
+    })
 }
 
 /// The graph as a Mermaid diagram, for the documentation.

@@ -28,6 +28,7 @@ use crate::ip::identification::Identifications;
 use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
+use crate::nat::Nat;
 use crate::plugin::Part;
 use crate::punt::known_neighbors::KnownNeighbors;
 use crate::punt::policer::Policers;
@@ -122,6 +123,8 @@ pub struct Shared {
     pub hits: Arc<HitTable>,
     /// Packets that match rules with a log, as workers report them.
     pub acl_log: Logs,
+    /// Address translation.
+    pub nat: Published<Nat>,
     /// The flows that stateful rules have admitted.
     pub flows: Arc<Flows>,
     /// Next hops of the routes of all VRFs.
@@ -192,6 +195,7 @@ impl Shared {
             acls: Published::new(AccessLists::default(), quiescence),
             hits: HitTable::new(quiescence.workers(), COUNTED)?,
             acl_log: Logs::default(),
+            nat: Published::new(Nat::default(), quiescence),
             flows: Arc::new(flows),
             next_hops,
             adjacencies,

@@ -35,6 +35,8 @@ const LIMITS: Limits = Limits {
     neighbors: 24,
     flows4: 64,
     flows6: 64,
+    nat_flows: 64,
+    nat_mappings: 64,
 };
 
 /// The session of a packet by its identification, which fragments share: every other packet has none.

@@ -45,6 +45,13 @@ pub fn desired<'a>(
     add_rules(&mut tally, &desired.rules);
     desired.acl_rules.iter().for_each(|rule| entries::acl_rule(&mut tally, rule.clone()));
     desired.zone_pairs.iter().for_each(|pair| entries::zone_pair(&mut tally, pair));
+    let nat = desired.nat.iter();
+    for (place, policy) in nat.clone().flat_map(|nat| &nat.policies).enumerate() {
+        entries::nat_policy(&mut tally, place, policy.clone());
+    }
+    for mapping in nat.flat_map(|nat| &nat.mappings) {
+        entries::nat_mapping(&mut tally, mapping.clone());
+    }
     add_punts(&mut tally, &desired.punts, &defaults.punts);
     for route in routes {
         entries::static_route(&mut tally, route.clone());

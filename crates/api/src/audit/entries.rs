@@ -72,6 +72,29 @@ pub fn zone_pair(tally: &mut Tally, pair: &v1::ZonePair) {
     tally.add(Kind::ZonePairs, format!("{} to {}", pair.from, pair.to), pair);
 }
 
+/// The policy of address translation at this place.
+pub fn nat_policy(tally: &mut Tally, place: usize, policy: v1::NatPolicy) {
+    let key = format!("{}/{}, number {}", policy.instance, policy.policy, place + 1);
+    let or = |port: u32, default| if port == 0 { default } else { port };
+    let mapping = if policy.static_only { 0 } else { policy.mapping };
+    let entry = v1::NatPolicy {
+        mapping,
+        first_port: or(policy.first_port, NAT_PORTS.0),
+        last_port: or(policy.last_port, NAT_PORTS.1),
+        ..policy
+    };
+    tally.add(Kind::NatPolicies, key, &entry);
+}
+
+/// A static mapping of address translation.
+pub fn nat_mapping(tally: &mut Tally, mapping: v1::NatMapping) {
+    let key = format!("{}/{}", mapping.instance, mapping.index);
+    tally.add(Kind::NatMappings, key, &mapping);
+}
+
+/// External ports of a policy of address translation where none are configured: those that are not well known.
+pub const NAT_PORTS: (u32, u32) = (1_024, 65_535);
+
 /// The settings of a plugin at an interface.
 pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8]) {
     tally.add(Kind::Plugins, format!("{interface} {plugin}"), &settings.to_vec());

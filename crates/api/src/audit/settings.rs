@@ -52,6 +52,8 @@ pub fn limits(tally: &mut Tally, limits: v1::Limits, defaults: &v1::Desired) {
         neighbors: limit(limits.neighbors, default.neighbors),
         ip4_flows: limit(limits.ip4_flows, default.ip4_flows),
         ip6_flows: limit(limits.ip6_flows, default.ip6_flows),
+        nat_flows: limit(limits.nat_flows, default.nat_flows),
+        nat_mappings: limit(limits.nat_mappings, default.nat_mappings),
     };
     tally.add(Kind::Limits, "limits".to_owned(), &entry);
 }

@@ -99,6 +99,7 @@ pub(crate) fn translate(
         rules: Vec::new(),
         acl_rules: Vec::new(),
         zone_pairs: Vec::new(),
+        nat: None,
     };
     let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
     let management = Management::default();

@@ -132,6 +132,7 @@ fn sample() -> OperationalState {
         acls: Vec::new(),
         flow_states: Vec::new(),
         zone_pairs: v1::ListZonePairsReply::default(),
+        nat: None,
         route_sources: vec![
             (
                 "stoa-routing:fpm",

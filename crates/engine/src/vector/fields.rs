@@ -20,7 +20,13 @@ pub struct Fields {
     pub kind: Column<u32>,
     /// Places and lengths.
     pub place: Column<u32>,
+    /// The flow that was found by the other columns, for nodes that come later in the same walk of the graph;
+    /// [`NONE`]: none, or nobody has looked. No maker of the columns writes it.
+    pub flow: Column<u32>,
 }
+
+/// No flow.
+pub const NONE: u32 = u32::MAX;
 
 impl Fields {
     /// Columns of zeros.
@@ -33,6 +39,7 @@ impl Fields {
             ports: zero(),
             kind: zero(),
             place: zero(),
+            flow: Column::of(NONE),
         })
     }
 
@@ -46,6 +53,7 @@ impl Fields {
         copy(here, &self.ports, lanes, &mut to.ports, end);
         copy(here, &self.kind, lanes, &mut to.kind, end);
         copy(here, &self.place, lanes, &mut to.place, end);
+        copy(here, &self.flow, lanes, &mut to.flow, end);
     }
 }
 
@@ -57,6 +65,7 @@ impl Vector {
         let mut fields = self.beside.fields.take().unwrap_or_else(Fields::new);
         if self.beside.known & FIELDS == 0 {
             let is_wide = make(self, &mut fields);
+            fields.flow[..self.len].fill(NONE);
             self.beside.known |= FIELDS | if is_wide { WIDE } else { 0 };
         }
         self.beside.fields.insert(fields)
@@ -78,6 +87,12 @@ impl Vector {
     #[inline(always)]
     pub fn forget_fields(&mut self) {
         self.beside.known &= !(FIELDS | WIDE);
+    }
+
+    /// To be called by a node that changes addresses or ports, and keeps the columns of fields true.
+    #[inline(always)]
+    pub fn forget_hash(&mut self) {
+        self.beside.known &= !FLOW;
     }
 
     /// To be called by a node that changes addresses, protocol or ports of a packet, or makes another

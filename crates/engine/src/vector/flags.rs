@@ -22,8 +22,11 @@ pub const ADMITTED: u16 = 0x200;
 pub const DEFERRED: u16 = 0x400;
 /// A SYN in place of the acknowledgement of a SYN cookie, with both in its fields that a SYN does not use.
 pub const COOKIE: u16 = 0x800;
+/// Its addresses are those behind the router: whatever is translated of it has been.
+pub const TRANSLATED: u16 = 0x1000;
 /// What the packet inside of a tunnel does not have of the outer one: it is another packet, of another flow.
-pub const OF_OUTER: u16 = OWN | COPY | MULTICAST | TUNNELS | TRACKED | ADMITTED | DEFERRED | COOKIE;
+pub const OF_OUTER: u16 =
+    OWN | COPY | MULTICAST | TUNNELS | TRACKED | ADMITTED | DEFERRED | COOKIE | TRANSLATED;
 /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
 pub const REFUSED: u16 = 0x4000;
 /// The packet is traced: see [`crate::trace_capture::trace`].

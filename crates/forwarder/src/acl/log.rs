@@ -9,6 +9,7 @@ use stoa_engine::counters::Counter;
 use super::limit::RuleLimit;
 use crate::flow::fields::{Kind, Place};
 use crate::flow::tracker::FlowTracker;
+use crate::nat::NatWorker;
 
 /// Packets of a rule that are reported per second, and at once.
 const RATE: (u32, u32) = (10, 20);
@@ -112,6 +113,8 @@ pub struct OfWorker {
     pub flows: Option<FlowTracker>,
     /// Its end of the log.
     pub log: LogWriter,
+    /// Its part of address translation.
+    pub nat: NatWorker,
 }
 
 #[cfg(test)]

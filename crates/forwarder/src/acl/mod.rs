@@ -65,7 +65,7 @@ pub struct Tracks {
 impl Tracks {
     /// Of a flow that a rule admits. `is_last`: no other one is asked about its packet.
     fn admission(self, policy: Policy, is_last: bool) -> Admission {
-        let (Self { rule, profile }, Policy { epoch, has_outputs }) = (self, policy);
+        let (Self { rule, profile }, Policy { epoch, has_outputs, .. }) = (self, policy);
         Admission { epoch, rule, profile, is_confirmed: is_last || !has_outputs }
     }
 }
@@ -77,6 +77,12 @@ pub struct Policy {
     pub epoch: u16,
     /// Whether an interface has lists for packets that it sends, or a zone. Then flows wait for their verdict.
     pub has_outputs: bool,
+    /// Whether some rule is stateful.
+    pub is_stateful: bool,
+    /// Whether IPv4 addresses are translated.
+    pub has_nat: bool,
+    /// Whether nothing decides about IPv4 packets: neither lists nor zones.
+    pub is_bare: bool,
 }
 
 /// A rule as workers need it.
@@ -205,7 +211,7 @@ pub struct AccessLists {
 }
 
 impl AccessLists {
-    /// Of these classifiers. `policy`: if some of their rules are stateful.
+    /// Of these classifiers. `policy`: if some of their rules are stateful, or addresses are translated.
     pub fn of(mut all: Vec<Arc<Classifier>>, policy: Option<Policy>) -> Self {
         all.sort_by_key(|classifier| classifier.id);
         Self { all, policy, zones: None }
@@ -217,7 +223,7 @@ impl AccessLists {
         Self { zones, ..self }
     }
 
-    /// What flows are compared with; `None`: no rule is stateful.
+    /// What flows are compared with; `None`: no rule is stateful, and nothing is translated.
     #[inline(always)]
     pub fn policy(&self) -> Option<Policy> {
         self.policy

@@ -104,6 +104,13 @@ fn is_current(flow: &FlowEntry<'_>, epoch: u16) -> bool {
     flow.epoch() == epoch && flow.flags() & SUSPENDED == 0
 }
 
+/// The VRF of the key of a lane: of a packet that is translated, that of the replies.
+#[inline(always)]
+fn vrf_of(shared: &Shared, place: Place, vector: &Vector, lane: usize) -> u32 {
+    let is_sent = vector.flags[lane] & flags::TRANSLATED != 0 && !place.is_received();
+    shared.attributes.vrf_of(if is_sent { vector.tx_if[lane] } else { vector.rx_if[lane] })
+}
+
 /// A lane for the tracker.
 fn seen<'a>(vector: &'a Vector, fields: &Fields, lane: usize) -> Seen<'a> {
     let (kind, place) = (Kind(fields.kind[lane]), fields::Place(fields.place[lane]));
@@ -197,7 +204,10 @@ impl<F: Family> AclNode<F> {
                 continue;
             };
             let (flow, of_worker) = ((id, known.direction()), (&mut *side, is_alone));
-            let fate = if may_splice && of_worker.0.is_spliced(id) {
+            let fate = if !known.is_received() && of_worker.0.is_translated(id) {
+                // Nobody sends the packets of the other side of the router to this one.
+                Fate::Drop(Drop::Nat44Untranslated)
+            } else if may_splice && of_worker.0.is_spliced(id) {
                 self.fate_of_spliced(of_worker, (vector, lane), flow, policy)
             } else {
                 self.fate(of_worker, (vector, lane), flow, policy)
@@ -241,7 +251,7 @@ impl<F: Family> AclNode<F> {
             if !is_tracked || fields.kind[lane] & Kind::LATER != 0 {
                 continue;
             }
-            let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
+            let vrf = flow_vrf(vrf_of(&self.shared, self.place, vector, lane));
             let found = side.find(&F::flow_key(fields, lane, vrf));
             if let Some(found) = found.filter(|found| side.owns(*found)) {
                 side.pass_output(found, policy.epoch, self.tracking.now);
@@ -269,7 +279,12 @@ impl<F: Family> AclNode<F> {
             let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
             match side.follow_piece(&packet, vrf, (self.tracking.now, policy.epoch)) {
                 Later::Rules => continue,
-                Later::Follows(is_admitted) => vector.flags[lane] |= tracked(is_admitted),
+                Later::Follows(found, is_admitted) => {
+                    vector.flags[lane] |= tracked(is_admitted);
+                    if let Some(fields) = vector.known_fields_mut() {
+                        fields.flow[lane] = found.word();
+                    }
+                }
                 Later::Overlaps => {
                     vector.next[lane] = Drop::FragmentOverlap.next();
                     is_any = true;
@@ -300,10 +315,21 @@ impl<F: Family> AclNode<F> {
         }
         let (is_reply, is_current) =
             (direction == Direction::Reply, is_current(&flow, policy.epoch));
+        let now = self.tracking.now;
+        if !is_current && policy.has_nat && side.is_translated(id) {
+            if policy.is_bare {
+                side.settle(id, policy.epoch, now);
+            } else if !policy.is_stateful {
+                // Rules decide about each packet; translation follows those that they accept.
+                side.suspend(id);
+                return Fate::Rules;
+            }
+        }
+        let is_current = is_current || policy.is_bare;
         if is_reply && !side.admits_replies(id) {
             return Fate::Rules;
         }
-        let (now, has_rules) = (self.tracking.now, ![0, TRACK].contains(&self.ids[lane]));
+        let has_rules = ![0, TRACK].contains(&self.ids[lane]);
         if !is_reply && !is_current {
             if has_rules {
                 return Fate::Judge;

@@ -12,6 +12,7 @@ use super::{
 use crate::acl;
 use crate::ethernet::cross_connect;
 use crate::ip::{flow_hash, minimum_ttl, policy, redirect, reverse_path};
+use crate::nat;
 use crate::nodes::node;
 use crate::noop;
 use crate::output::interface_output;
@@ -91,8 +92,19 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
             access_lists(
                 ("ip4-acl-input", "applies access lists to received IPv4 packets"),
                 (acl::EDGES4, acl::make_input4),
-                (&["ip4-reverse-path"], &["ip4-policy"]),
+                (&["ip4-reverse-path"], &["ip4-nat44-input"]),
             ),
+            // Behind access lists, which see packets as they are on the wire, and before routes.
+            Feature {
+                node: node(
+                    nat::INPUT_NODE,
+                    "translates destinations of received IPv4 packets",
+                    nat::EDGES,
+                    nat::make_input,
+                ),
+                after: &[],
+                before: &["ip4-policy"],
+            },
             does_nothing("ip4-noop", noop::make_ip4),
             passive(
                 ("ip4-flow-hash", "asks for the flow of each packet: measures the cost"),
@@ -206,8 +218,19 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                     "applies the access lists between the zones of interfaces to IPv4 packets",
                 ),
                 (acl::EDGES4, acl::zones::make_output4),
-                (&[], &["ip4-acl-output"]),
+                (&[], &["ip4-nat44-output"]),
             ),
+            // Behind zones, which see inside addresses, and before lists, which see packets as they are on the wire.
+            Feature {
+                node: node(
+                    nat::OUTPUT_NODE,
+                    "translates sources of IPv4 packets that are forwarded",
+                    nat::EDGES,
+                    nat::make_output,
+                ),
+                after: &[],
+                before: &["ip4-acl-output"],
+            },
             access_lists(
                 ("ip4-acl-output", "applies access lists to IPv4 packets that are forwarded"),
                 (acl::EDGES4, acl::make_output4),

@@ -362,6 +362,7 @@ impl ForwarderState {
         all.rules = Some(std::collections::BTreeMap::new());
         all.acl_rules = self.all_acl_rules(desired);
         all.zone_pairs = self.all_zone_pairs(desired);
+        all.nat = Some(super::desired::Nat::default());
         all
     }
 }

@@ -230,6 +230,7 @@ capabilities! {
     origin_features: super::output_features::OriginFeatures,
     policy: super::policy::ActiveRules,
     acl: super::acl::AccessListState,
+    nat: super::nat::NatState,
     neighbors: super::neighbors::Neighbors,
     learned: super::learned::Learned,
     rows: super::rows::Tables,

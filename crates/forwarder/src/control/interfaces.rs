@@ -220,7 +220,8 @@ impl ForwarderState {
         is_ip4: bool,
     ) -> Adjacency {
         let (kind, rewrite) = (self.glean_kind(interface), Vec::new());
-        let has_output_features = self.will_have_output_features(desired, kind, is_ip4);
+        let has_output_features =
+            self.will_have_output_features((interface, desired), kind, is_ip4);
         Adjacency { interface, mtu, kind, has_output_features, context: 0, rewrite }
     }
 

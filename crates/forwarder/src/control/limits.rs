@@ -11,7 +11,7 @@ use stoa_tables::flow_table::FlowError;
 use super::desired::{Held, Workers};
 use super::forwarder_state::ForwarderState;
 use super::vrfs::VRFS;
-use crate::flow::flows::Flows;
+use crate::flow::flows::{Flows, Sizes};
 use crate::ip::policy::RULES;
 
 /// Capacity of the tables, fixed when the forwarder gets its first state. Tables take memory as they fill, so
@@ -34,6 +34,10 @@ pub struct Limits {
     pub flows4: usize,
     /// IPv6 flows.
     pub flows6: usize,
+    /// Translated flows.
+    pub nat_flows: usize,
+    /// Dynamic mappings of address translation.
+    pub nat_mappings: usize,
 }
 
 impl Default for Limits {
@@ -47,6 +51,8 @@ impl Default for Limits {
             neighbors: 1 << 14,
             flows4: 1 << 16,
             flows6: 1 << 16,
+            nat_flows: 1 << 16,
+            nat_mappings: 1 << 16,
         }
     }
 }
@@ -65,6 +71,8 @@ impl Limits {
             neighbors: or(overrides.neighbors, self.neighbors),
             flows4: or(overrides.flows4, self.flows4),
             flows6: or(overrides.flows6, self.flows6),
+            nat_flows: or(overrides.nat_flows, self.nat_flows),
+            nat_mappings: or(overrides.nat_mappings, self.nat_mappings),
         }
     }
 
@@ -79,6 +87,8 @@ impl Limits {
             neighbors: self.neighbors as u32,
             ip4_flows: self.flows4 as u32,
             ip6_flows: self.flows6 as u32,
+            nat_flows: self.nat_flows as u32,
+            nat_mappings: self.nat_mappings as u32,
         }
     }
 
@@ -88,8 +98,13 @@ impl Limits {
         workers: &Workers,
         quiescence: &Arc<Quiescence>,
     ) -> Result<Flows, FlowError> {
-        let capacity = (self.flows4 as u32, self.flows6 as u32);
-        Flows::new(capacity, workers.kernel.lookup(), workers.count, quiescence)
+        let sizes = Sizes {
+            ip4: self.flows4 as u32,
+            ip6: self.flows6 as u32,
+            translated: self.nat_flows as u32,
+            mappings: self.nat_mappings as u32,
+        };
+        Flows::new(sizes, workers.kernel.lookup(), workers.count, quiescence)
     }
 
     /// Checks that rules and routes fit; on an error, returns the path and the reason.
@@ -150,6 +165,8 @@ pub struct LimitOverrides {
     pub neighbors: usize,
     pub flows4: usize,
     pub flows6: usize,
+    pub nat_flows: usize,
+    pub nat_mappings: usize,
 }
 
 impl From<&v1::Limits> for LimitOverrides {
@@ -165,6 +182,8 @@ impl From<&v1::Limits> for LimitOverrides {
             neighbors: max(overrides.neighbors),
             flows4: max(overrides.ip4_flows),
             flows6: max(overrides.ip6_flows),
+            nat_flows: max(overrides.nat_flows),
+            nat_mappings: max(overrides.nat_mappings),
         }
     }
 }

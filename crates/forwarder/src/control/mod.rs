@@ -36,6 +36,7 @@ mod log_service;
 mod logging;
 mod mld_reports;
 mod multipath;
+mod nat;
 mod neighbors;
 mod output_features;
 mod own_frames;

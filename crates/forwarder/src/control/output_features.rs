@@ -9,17 +9,19 @@ use super::forwarder_state::ForwarderState;
 use super::limits::TableFull;
 use crate::acl::zones::OUTPUT_NODES;
 use crate::arcs::ROUTER;
+use crate::nat::OUTPUT_NODE;
 use crate::plugin;
 
 /// The nodes of output features, and their arguments at an interface; 0: off. `acls` are those of access lists, `zone`
-/// that of zones.
+/// that of zones, `nat` that of address translation.
 fn output_features(
     desired: &desired::Interface,
-    (acls, zone): ((u32, u32), u32),
+    (acls, zone, nat): ((u32, u32), u32, u32),
 ) -> impl Iterator<Item = (&'static str, u32)> {
     let of_this_tree = [
         (OUTPUT_NODES[0], zone),
         (OUTPUT_NODES[1], zone),
+        (OUTPUT_NODE, nat),
         ("ip4-acl-output", acls.0),
         ("ip6-acl-output", acls.1),
         ("ip4-redirect", desired.ip4.options.redirects.into()),
@@ -64,14 +66,15 @@ impl ForwarderState {
     /// Switches the output features of an interface. Its adjacencies follow when they are written: on a
     /// change of its settings, all of them are.
     pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {
-        for (node, argument) in output_features(desired, self.list_arguments(desired)) {
+        for (node, argument) in output_features(desired, self.list_arguments(index, desired)) {
             self.shared.set_feature(index, node, argument);
         }
     }
 
-    /// The arguments of access lists and of zones at an interface.
-    fn list_arguments(&self, desired: &desired::Interface) -> ((u32, u32), u32) {
-        (self.acl_output_arguments(&desired.acls), self.zone_argument(&desired.zone))
+    /// The arguments of access lists, of zones and of address translation at an interface.
+    fn list_arguments(&self, index: u32, desired: &desired::Interface) -> ((u32, u32), u32, u32) {
+        let nat = self.nat_output_argument(index);
+        (self.acl_output_arguments(&desired.acls), self.zone_argument(&desired.zone), nat)
     }
 
     /// Switches the output features of an interface whose settings stay. Its adjacencies follow.
@@ -89,14 +92,15 @@ impl ForwarderState {
     pub(super) fn tells_output_features(&self, index: u32, desired: &desired::Interface) -> bool {
         let arcs = &self.shared.arcs;
         let kind = AdjacencyKind::Complete;
-        self.will_have_output_features(desired, kind, true) == arcs.has_output4(index)
-            && self.will_have_output_features(desired, kind, false) == arcs.has_output6(index)
+        self.will_have_output_features((index, desired), kind, true) == arcs.has_output4(index)
+            && self.will_have_output_features((index, desired), kind, false)
+                == arcs.has_output6(index)
     }
 
     /// [`Self::has_output_features`] once [`Self::set_output_features`] has switched them.
     pub(super) fn will_have_output_features(
         &self,
-        desired: &desired::Interface,
+        (index, desired): (u32, &desired::Interface),
         kind: AdjacencyKind,
         is_ip4: bool,
     ) -> bool {
@@ -106,7 +110,7 @@ impl ForwarderState {
             [of_family, &arcs.port_output].iter().any(|arc| arc.features().contains(&node))
         };
         is_sent_at_once(kind)
-            && output_features(desired, self.list_arguments(desired))
+            && output_features(desired, self.list_arguments(index, desired))
                 .any(|(node, argument)| argument != 0 && meets(node))
     }
 

@@ -187,6 +187,19 @@ impl Service {
         self.send_pages((true, 0), page, sender).await;
     }
 
+    /// Sends the dynamic mappings that meet a filter.
+    pub(super) async fn list_nat_mappings_to(
+        &self,
+        filter: v1::NatMappingFilter,
+        sender: &Sender<Result<v1::NatDynamicMapping, Status>>,
+    ) {
+        let page = |state: &mut ForwarderState, (filter, first): (v1::NatMappingFilter, u32)| {
+            let (mappings, next) = state.list_nat_mappings(&filter, first);
+            (mappings, next.map(|next| (filter, next)))
+        };
+        self.send_pages((filter, 0), page, sender).await;
+    }
+
     /// Sends routes.
     pub(super) async fn list_routes_to(
         &self,

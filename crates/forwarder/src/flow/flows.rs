@@ -16,6 +16,8 @@ use super::selection::{Selection, SharedSelection};
 use super::splice::Splices;
 use super::syn_cookies::SynCookies;
 use super::tracker::FlowTracker;
+use crate::nat::Traffic;
+use crate::nat::mappings::Mappings;
 
 /// Seconds and milliseconds of workers, with any origin; both wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,8 @@ struct Family {
     /// Locked by threads that start and by the control thread, never for a packet.
     table: Mutex<FlowTable>,
     reader: FlowReader,
-    capacity: u32,
+    /// Of flows that are not translated, and that are.
+    capacity: [u32; 2],
     counts: Box<[FlowCounts]>,
     splices: Splices,
 }
@@ -78,6 +81,23 @@ pub struct Flows {
     skipped: AtomicU64,
     profiles: Profiles,
     syn_cookies: SynCookies,
+    mappings: Mappings,
+    traffic: Box<[Traffic]>,
+    /// How many flows are translated.
+    translated: AtomicU32,
+}
+
+/// How many flows fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// IPv4 flows that are not translated.
+    pub ip4: u32,
+    /// IPv6 flows.
+    pub ip6: u32,
+    /// Translated IPv4 flows.
+    pub translated: u32,
+    /// Dynamic mappings of address translation.
+    pub mappings: u32,
 }
 
 /// The part of a table that one source may fill with flows, and how many flows it may have of a small table.
@@ -109,27 +129,29 @@ impl Family {
         let reader = table.reader();
         let reader = reader.clone().with_kernel(kernel).unwrap_or(reader);
         let counts = (0..workers).map(|_| FlowCounts::default()).collect();
-        let capacity = capacity.ip4 + capacity.ip6;
-        table.limit_sources(source_limit(capacity));
+        let capacity = [capacity.ip4 + capacity.ip6, capacity.translated_ip4];
+        table.limit_sources(source_limit(capacity[0].max(capacity[1])));
         let (table, splices) = (Mutex::new(table), Splices::default());
         Ok(Self { table, reader, capacity, counts, splices })
     }
 }
 
 impl Flows {
-    /// Empty tables for so many flows of IPv4 and of IPv6.
+    /// Empty tables for so many flows.
     ///
     /// # Errors
     /// The system has no address space for them.
     pub fn new(
-        (ip4, ip6): (u32, u32),
+        sizes: Sizes,
         kernel: Kernel,
         workers: usize,
         quiescence: &Arc<Quiescence>,
     ) -> Result<Self, FlowError> {
         let none = FlowCapacity::default();
+        let Sizes { ip4, ip6, translated, mappings } = sizes;
+        let four = FlowCapacity { ip4, translated_ip4: translated, ..none };
         Ok(Self {
-            four: Family::new(FlowCapacity { ip4, ..none }, kernel, workers)?,
+            four: Family::new(four, kernel, workers)?,
             six: Family::new(FlowCapacity { ip6, ..none }, kernel, workers)?,
             quiescence: Arc::clone(quiescence),
             cleared: AtomicU32::new(0),
@@ -137,6 +159,9 @@ impl Flows {
             skipped: AtomicU64::new(0),
             profiles: Profiles::default(),
             syn_cookies: SynCookies::new(workers, [random(), random()]),
+            mappings: Mappings::new(mappings, &secret())?,
+            traffic: (0..workers.max(1)).map(|_| Traffic::default()).collect(),
+            translated: AtomicU32::new(0),
         })
     }
 
@@ -180,12 +205,49 @@ impl Flows {
 
     /// Has workers be able to splice flows; whether there is memory.
     pub fn prepare_splices(&self) -> bool {
-        [&self.four, &self.six].iter().all(|family| family.splices.prepare(family.capacity))
+        let all = [&self.four, &self.six];
+        all.iter().all(|family| family.splices.prepare(family.capacity.iter().sum()))
     }
 
-    /// How many flows of a family fit.
+    /// How many flows of a family fit, translated ones among them.
     pub fn capacity(&self, is_ip4: bool) -> u32 {
-        self.family(is_ip4).capacity
+        self.family(is_ip4).capacity.iter().sum()
+    }
+
+    /// How many translated flows of a family fit, or others.
+    pub fn capacity_of(&self, is_ip4: bool, is_translated: bool) -> u32 {
+        self.family(is_ip4).capacity[usize::from(is_translated)]
+    }
+
+    /// Translated flows.
+    pub fn translated(&self) -> u32 {
+        self.translated.load(Ordering::Relaxed)
+    }
+
+    /// A translated flow has begun, or is over.
+    pub(super) fn note_translated(&self, has_begun: bool) {
+        let by = if has_begun { 1 } else { u32::MAX };
+        self.translated.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// What a worker has translated; only this worker adds to it.
+    #[inline]
+    pub fn nat_traffic(&self, worker: usize) -> &Traffic {
+        &self.traffic[worker % self.traffic.len()]
+    }
+
+    /// What all workers have translated: packets and bytes out, packets and bytes in.
+    pub fn translated_traffic(&self) -> [u64; 4] {
+        self.traffic.iter().fold([0; 4], |sum, it| {
+            let own = [&it.out_packets, &it.out_bytes, &it.in_packets, &it.in_bytes];
+            std::array::from_fn(|at| sum[at] + own[at].get())
+        })
+    }
+
+    /// The dynamic mappings of address translation.
+    #[inline(always)]
+    pub fn mappings(&self) -> &Mappings {
+        &self.mappings
     }
 
     /// Sets how many flows of a family a source may have: an IPv4 address, or an IPv6 /64, in a VRF. `None`: a
@@ -193,7 +255,7 @@ impl Flows {
     pub fn limit_sources(&self, is_ip4: bool, flows: Option<u32>) {
         let Family { table, capacity, .. } = self.family(is_ip4);
         let table = table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.limit_sources(flows.unwrap_or(source_limit(*capacity)));
+        table.limit_sources(flows.unwrap_or(source_limit(capacity[0].max(capacity[1]))));
     }
 
     /// How many flows of a family a source may have.
@@ -224,7 +286,7 @@ impl Flows {
         self.family(is_ip4).counts.get(worker)
     }
 
-    pub(super) fn quiescence(&self) -> &Quiescence {
+    pub(crate) fn quiescence(&self) -> &Arc<Quiescence> {
         &self.quiescence
     }
 

@@ -214,6 +214,15 @@ impl<V: Copy> Fragments<V> {
         }
     }
 
+    /// Replaces what was decided about the first fragment of a packet, if that has passed.
+    pub fn replace(&mut self, key: &Key, value: V) {
+        if let Some(at) = self.find(self.start_of(self.hash(key).1), key)
+            && let State::Known(known) | State::Complete(known) = &mut self.entries[at].state
+        {
+            *known = value;
+        }
+    }
+
     /// Frees expired entries among the next `most`, and tells the number of each, so that packets that were kept for it
     /// can be dropped.
     pub fn sweep(&mut self, now: u64, most: usize, mut expired: impl FnMut(u32)) {

@@ -11,6 +11,7 @@ mod steady;
 mod step;
 #[cfg(test)]
 mod tests;
+mod translated;
 mod upkeep;
 mod verdict;
 
@@ -33,6 +34,7 @@ pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
 pub use steady::Steady;
+pub use translated::{Translation, Uses};
 pub use verdict::{Admission, SUSPENDED};
 use verdict::{admits_replies, is_paired, is_settled};
 
@@ -59,6 +61,8 @@ pub enum Opened {
     Existing(Match),
     /// A packet that begins no flow, and that the rule accepts without.
     Untracked,
+    /// Another flow has the external port towards the same end.
+    PortTaken,
     /// It must be dropped.
     Drop(Drop),
 }
@@ -112,7 +116,7 @@ pub struct Side {
 
 impl Side {
     fn new(flows: &Arc<Flows>, worker: usize, owner: FlowOwner, is_ip4: bool) -> Self {
-        let capacity = flows.capacity(is_ip4);
+        let capacity = flows.capacity_of(is_ip4, false);
         Self {
             flows: Arc::clone(flows),
             reader: flows.reader(is_ip4).clone(),
@@ -249,7 +253,9 @@ impl Side {
             pieces::Known::Overlaps => Later::Overlaps,
             pieces::Known::Flow(passed) => match self.admits(passed, epoch) {
                 None => Later::Rules,
-                Some(is_admitted) => Later::Follows(is_admitted),
+                Some(is_admitted) => {
+                    Later::Follows(Match::of_received(passed.id, passed.direction), is_admitted)
+                }
             },
         }
     }
@@ -321,9 +327,27 @@ impl Side {
         admission: Admission,
         now: Now,
     ) -> Opened {
+        let new = match self.new_flow((key, None), packet, admission) {
+            Ok(new) => new,
+            Err(opened) => return opened,
+        };
+        self.make_room(self.kind(false));
+        match self.insert(&new, packet, now) {
+            Ok(_) => Opened::New,
+            Err(opened) => opened,
+        }
+    }
+
+    /// A flow that a packet begins; or why it begins none.
+    fn new_flow(
+        &self,
+        (key, reply_key): (FlowKey, Option<FlowKey>),
+        packet: &Seen<'_>,
+        admission: Admission,
+    ) -> Result<NewFlow, Opened> {
         let Admission { epoch, rule, profile, .. } = admission;
         let flags = admission.flags(0);
-        let mut new = NewFlow { epoch, rule, flags, ..NewFlow::new(key, None) };
+        let mut new = NewFlow { epoch, rule, flags, ..NewFlow::new(key, reply_key) };
         if packet.kind.protocol() == protocol::TCP {
             let options = self.profiles.options(with_profile(Class::TcpOpening, profile));
             match step::open(packet, options) {
@@ -331,32 +355,51 @@ impl Side {
                     new.tcp = state.words();
                     new.class = with_profile(state.class(), profile);
                 }
-                Ok(None) => return Opened::Untracked,
-                Err(refusal) => return Opened::Drop(refusal),
+                Ok(None) => return Err(Opened::Untracked),
+                Err(refusal) => return Err(Opened::Drop(refusal)),
             }
         } else {
             let state = Exchange::open(packet.kind.protocol());
             new.tcp = exchange_words(state);
             new.class = with_profile(state.class(), profile);
         }
-        self.make_room();
+        Ok(new)
+    }
+
+    /// Creates a flow by its first packet; its id.
+    fn insert(&mut self, new: &NewFlow, packet: &Seen<'_>, now: Now) -> Result<u32, Opened> {
         let look = now.tick.wrapping_add(self.profiles.timeouts[usize::from(new.class)]);
-        match self.owner.create(&new, now.tick, look) {
-            Ok(Created::New(id)) => self.begin_flow(id, packet, now),
-            Ok(Created::Existing(found)) => Opened::Existing(found),
-            Err(FlowError::Contended) => Opened::Drop(Drop::FlowContended),
-            Err(FlowError::SourceLimit { .. }) => {
+        let refused = match self.owner.create(new, now.tick, look) {
+            Ok(Created::New(id)) => {
+                if new.reply_key.is_some() {
+                    self.flows.note_translated(true);
+                }
+                return self.begin_flow(id, packet, now).map(|()| id);
+            }
+            Ok(Created::Existing(found)) => return Err(Opened::Existing(found)),
+            Err(refused) => refused,
+        };
+        Err(self.refusal(refused))
+    }
+
+    /// What becomes of a packet whose flow the table refuses.
+    #[cold]
+    fn refusal(&self, refused: FlowError) -> Opened {
+        match refused {
+            FlowError::Contended => Opened::Drop(Drop::FlowContended),
+            FlowError::ReplyKeyTaken => Opened::PortTaken,
+            FlowError::SourceLimit { .. } => {
                 self.count(|counts| counts.source_limited.add(1));
                 Opened::Drop(Drop::FlowSourceLimit)
             }
-            Err(_) => {
+            _ => {
                 self.count(|counts| counts.refused.add(1));
                 Opened::Drop(Drop::FlowTableFull)
             }
         }
     }
 
-    fn begin_flow(&mut self, id: u32, packet: &Seen<'_>, now: Now) -> Opened {
+    fn begin_flow(&mut self, id: u32, packet: &Seen<'_>, now: Now) -> Result<(), Opened> {
         let flow = self.owner.entry(id);
         let (vrf, start) = (flow.key().vrf, flow.start());
         flow.count(Direction::Original, 1, packet.place.length().into());
@@ -366,9 +409,9 @@ impl Side {
         let is_first = packet.kind.0 & Kind::FIRST != 0;
         if is_first && self.pieces.first((packet, vrf), passed, now.tick) {
             self.remove(id);
-            return Opened::Drop(Drop::FragmentOverlap);
+            return Err(Opened::Drop(Drop::FragmentOverlap));
         }
-        Opened::New
+        Ok(())
     }
 }
 

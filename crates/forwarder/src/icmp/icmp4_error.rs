@@ -13,6 +13,7 @@ use super::error_node::{ErrorNode, Refused};
 use crate::acl::reset::reset4;
 use crate::addresses::Addresses;
 use crate::drops::Drop;
+use crate::nat;
 use crate::shared::Shared;
 
 /// The next node of errors.
@@ -33,8 +34,11 @@ fn answer(
     shared: &Shared,
     addresses: &Addresses,
 ) -> Result<(), Drop> {
-    let Refused { vector, lane, cause } = &refused;
-    let (lane, cause) = (*lane, *cause);
+    let (lane, cause) = (refused.lane, refused.cause);
+    if !nat::restore(shared, refused.vector, lane) {
+        return Err(cause.drop(true));
+    }
+    let Refused { vector, .. } = &refused;
     let view = ipv4::check(vector.bytes(lane)).map_err(|_| cause.drop(true))?;
     let is_ours = vector.flags[lane] & flags::OWN != 0;
     let is_group = vector.flags[lane] & flags::MULTICAST != 0;
@@ -88,7 +92,8 @@ fn error(cause: IcmpCause) -> Error {
         | IcmpCause::RuleProhibited
         | IcmpCause::AclInput
         | IcmpCause::AclOutput
-        | IcmpCause::ZonePair => Error::Unreachable(Unreachable::Prohibited),
+        | IcmpCause::ZonePair
+        | IcmpCause::NoPort => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::FragmentationNeeded { mtu },
         IcmpCause::Protocol | IcmpCause::NextHeader(_) => Error::Unreachable(Unreachable::Protocol),

@@ -55,6 +55,8 @@ pub enum IcmpCause {
     AclOutput,
     /// Rejected by the access lists between two zones.
     ZonePair,
+    /// No external port is free.
+    NoPort,
 }
 
 impl IcmpCause {
@@ -94,6 +96,7 @@ impl IcmpCause {
             Self::AclInput => 18,
             Self::AclOutput => 19,
             Self::ZonePair => 20,
+            Self::NoPort => 21,
         }
     }
 
@@ -121,6 +124,7 @@ impl IcmpCause {
             18 => Self::AclInput,
             19 => Self::AclOutput,
             20 => Self::ZonePair,
+            21 => Self::NoPort,
             _ => Self::NoRoute,
         }
     }
@@ -150,6 +154,7 @@ impl IcmpCause {
             Self::AclInput => Drop::AclInput,
             Self::AclOutput => Drop::AclOutput,
             Self::ZonePair => Drop::ZonePair,
+            Self::NoPort => Drop::Nat44NoPort,
         }
     }
 }
@@ -182,6 +187,7 @@ mod tests {
             IcmpCause::AclInput,
             IcmpCause::AclOutput,
             IcmpCause::ZonePair,
+            IcmpCause::NoPort,
         ];
         for cause in all {
             assert_eq!(IcmpCause::of(cause.code()), cause);

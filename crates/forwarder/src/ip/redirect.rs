@@ -53,10 +53,11 @@ impl Node for Redirect {
 
 impl Redirect {
     /// Copies a packet that leaves by its receiving interface to the control thread. The router's own packets have
-    /// no better first hop.
+    /// no better first hop, and translated ones have to pass the router.
     fn detect(&self, cx: &mut Context<'_>, vector: &Vector, lane: usize) {
         let interface = vector.rx_if[lane];
-        if interface != vector.tx_if[lane] || vector.flags[lane] & flags::OWN != 0 {
+        const NOT_OF_SENDER: u16 = flags::OWN | flags::TRANSLATED;
+        if interface != vector.tx_if[lane] || vector.flags[lane] & NOT_OF_SENDER != 0 {
             return;
         }
         if self.shared.policers.admit(cx, Class::Redirect, interface)

@@ -23,6 +23,8 @@ const LARGE: Limits = Limits {
     neighbors: 64,
     flows4: 64,
     flows6: 64,
+    nat_flows: 64,
+    nat_mappings: 64,
 };
 
 /// What an entry costs, in microseconds: more than on any machine.

@@ -67,6 +67,17 @@ impl Direction {
     }
 }
 
+/// Addresses and ports of an IPv4 packet, in host byte order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ends {
+    /// Source address.
+    pub source: u32,
+    /// Destination address.
+    pub destination: u32,
+    /// Source port above destination port.
+    pub ports: u32,
+}
+
 /// What has passed in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -284,6 +295,24 @@ impl<'a> FlowEntry<'a> {
             let [packets, bytes] = self.lower_counters(direction);
             packets.store(0, Relaxed);
             bytes.store(0, Relaxed);
+        }
+        if let Some(words) = self.memory.counters(self.id) {
+            words[4..].iter().for_each(|word| word.store(0, Relaxed));
+        }
+    }
+
+    /// The ends of an IPv4 packet of a translated flow on the other side of the router. The packet has a key of the
+    /// flow: the second one or the first, as it is or reversed.
+    #[inline(always)]
+    pub(super) fn other_ends(&self, is_second: bool, is_reversed: bool) -> Ends {
+        let from = if is_second { 0 } else { SECOND };
+        let [low, high, ports, context] =
+            core::array::from_fn(|at| self.line[from + at].load(Relaxed));
+        // What has a key as it is gets the other one reversed, and the other way round.
+        if (context & REVERSED != 0) == is_reversed {
+            Ends { source: high, destination: low, ports: ports.rotate_left(16) }
+        } else {
+            Ends { source: low, destination: high, ports }
         }
     }
 

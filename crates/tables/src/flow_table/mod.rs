@@ -54,7 +54,7 @@ mod wheel;
 pub use evict::Eviction;
 pub use hash::Secret;
 pub use key::{FlowKey, Tuple};
-pub use line::{ANSWERED, ASSURED, Counters, Direction, FlowEntry, OwnedFlow, TCP_WORDS};
+pub use line::{ANSWERED, ASSURED, Counters, Direction, Ends, FlowEntry, OwnedFlow, TCP_WORDS};
 pub use memory::{FlowCapacity, Kind};
 pub use owner::{Created, FlowOwner, NewFlow};
 pub use reader::{Columns4, Columns6, FlowReader, Match};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::avx2_kernel as kernel;
 use super::bucket::Reference;
 use super::key::{Canonical, FlowKey};
-use super::line::{Direction, FlowEntry};
+use super::line::{Direction, Ends, FlowEntry};
 use super::memory::Memory;
 use crate::flow_hash::Flow;
 use crate::lpm::Kernel;
@@ -33,6 +33,32 @@ impl Match {
     #[inline(always)]
     pub fn is_some(self) -> bool {
         self != Self::NONE
+    }
+
+    /// The match of a packet that has a key of a flow as it is: the first one in the original direction, the second
+    /// one of a translated flow in the other.
+    #[inline(always)]
+    pub fn of_received(id: u32, direction: Direction) -> Self {
+        Self(id | if direction as u8 == 0 { 0 } else { Self::REPLY | Reference::SECOND })
+    }
+
+    /// As a number, for columns.
+    #[inline(always)]
+    pub const fn word(self) -> u32 {
+        self.0
+    }
+
+    /// The inverse of [`Self::word`].
+    #[inline(always)]
+    pub const fn of_word(word: u32) -> Self {
+        Self(word)
+    }
+
+    /// Of a translated flow: whether the packet has one of its keys as it is, not reversed. It has not been translated
+    /// yet.
+    #[inline(always)]
+    pub const fn is_received(self) -> bool {
+        (self.0 >> 31 ^ self.0 >> 30) & 1 == 0
     }
 
     /// The flow's id.
@@ -116,6 +142,16 @@ impl FlowReader {
     #[inline(always)]
     pub fn entry(&self, id: u32) -> FlowEntry<'_> {
         FlowEntry::new(&self.memory, id)
+    }
+
+    /// The addresses and ports that an IPv4 packet of a flow has on the other side of the router: translated if it [has
+    /// been received](Match::is_received), as it was received if it is translated already. `None`: nothing translates
+    /// it, or its flow is over.
+    #[inline(always)]
+    pub fn other_ends(&self, found: Match) -> Option<Ends> {
+        let flow = self.entry(found.id()?);
+        let is_translated = flow.kind() == super::Kind::TranslatedIp4 && flow.is_live();
+        is_translated.then(|| flow.other_ends(found.is_second_key(), !found.is_received()))
     }
 
     /// The flow to which packets with a key belong. For a moment it may be one that has been removed, or whose creation

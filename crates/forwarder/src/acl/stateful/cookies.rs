@@ -135,6 +135,7 @@ impl<F: Family> AclNode<F> {
         for lane in 0..vector.len() {
             let lane_flags = vector.flags[lane];
             if lane_flags & NEW == 0
+                || lane_flags & flags::TRANSLATED != 0
                 || lane_flags & flags::ADMITTED != 0 && lane_flags & flags::COOKIE == 0
             {
                 continue;
@@ -268,7 +269,7 @@ impl<F: Family> AclNode<F> {
         match side.create(key, &packet, rule.admission(policy, true), now) {
             Opened::New => vector.flags[lane] |= tracked(false),
             // Of the same vector: it counts the next packet.
-            Opened::Existing(_) | Opened::Untracked => {}
+            Opened::Existing(_) | Opened::Untracked | Opened::PortTaken => {}
             Opened::Drop(reason) => return Some(reason),
         }
         None

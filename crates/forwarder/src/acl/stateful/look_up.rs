@@ -13,7 +13,7 @@ use crate::flow::tracker::{Seen, Side, Steady, about};
 
 impl<F: Family> AclNode<F> {
     /// Looks up the flows of all lanes, and notes which are fragments without ports.
-    pub(super) fn look_up(&mut self, reader: &FlowReader, vector: &Vector) {
+    pub(super) fn look_up(&mut self, reader: &FlowReader, vector: &mut Vector) {
         let (lanes, Some(fields)) = (vector.len(), vector.known_fields()) else { return };
         let Tracking { ports, contexts, known, later, .. } = &mut self.tracking;
         let mut kinds = 0;
@@ -37,6 +37,10 @@ impl<F: Family> AclNode<F> {
         }
         let keys = (&ports[..lanes], &contexts[..lanes]);
         F::look_up_flows(reader, fields, keys, &mut known[..lanes]);
+        let Some(fields) = vector.known_fields_mut().filter(|_| F::IS_IP4) else { return };
+        for (flow, known) in fields.flow[..lanes].iter_mut().zip(&known[..lanes]) {
+            *flow = known.word();
+        }
     }
 
     /// Has lanes pass whose flow goes on as it did; returns the others.
@@ -85,6 +89,10 @@ impl<F: Family> AclNode<F> {
         let flow = about.and_then(|about| Some((side.find(&about.key)?, about.sequence)));
         let Some((flow, sequence)) = flow else { return false };
         let by = side.shifted_by(flow);
+        if flow.is_received() && flow.id().is_some_and(|id| side.is_translated(id)) {
+            // It quotes what nobody has received: packets are translated on their way.
+            return false;
+        }
         let is_about = side.is_about(flow, sequence.map(|it| it.wrapping_sub(by)));
         if is_about && by != 0 {
             spliced::unshift_quoted(vector, lane, by);

@@ -5,7 +5,7 @@ use stoa_engine::{Context, Vector};
 use stoa_tables::flow_table::{Direction, FlowKey, Match};
 
 use super::cookies::{is_acknowledgement, is_syn};
-use super::{Task, Tracking, is_current, seen, tracked, tracker};
+use super::{Task, Tracking, is_current, seen, tracked, tracker, vrf_of};
 use crate::acl::Tracks;
 use crate::acl::flow_keys::{flow_vrf, is_of_router};
 use crate::acl::keys::Family;
@@ -100,7 +100,7 @@ pub(in crate::acl) fn is_first<F: Family>(
     if place.is_input() {
         return false;
     }
-    let vrf = flow_vrf(shared.attributes.vrf_of(vector.rx_if[lane]));
+    let vrf = flow_vrf(vrf_of(shared, place, vector, lane));
     let side = tracker.of(F::IS_IP4);
     let id = side.find(&F::flow_key(fields, lane, vrf)).and_then(Match::id);
     id.is_some_and(|id| !side.admits_replies(id))
@@ -142,7 +142,7 @@ fn judged<'a, F: Family>(
     (vector, fields, lane): (&'a Vector, &Fields, usize),
     (tracking, is_stateful): (&Tracking, bool),
 ) -> Judged<'a> {
-    let vrf = task.shared.attributes.vrf_of(vector.rx_if[lane]);
+    let vrf = vrf_of(task.shared, task.place, vector, lane);
     let (is_input, key) = (task.place.is_input(), F::flow_key(fields, lane, flow_vrf(vrf)));
     Judged {
         packet: seen(vector, fields, lane),
@@ -188,7 +188,8 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
     }
     let (cookies, kind) = (task.shared.flows.syn_cookies(), judged.packet.kind);
     let has_cookie = judged.flags & flags::COOKIE != 0;
-    if cookies.defers() && !has_cookie && is_syn(kind) {
+    // Nobody has translated a cookie.
+    if cookies.defers() && !task.policy.has_nat && !has_cookie && is_syn(kind) {
         return Settled::Pass(flags::DEFERRED);
     }
     match side.create(judged.key, &judged.packet, admission, judged.now) {
@@ -217,7 +218,7 @@ fn settled(opened: Opened) -> Settled {
     match opened {
         Opened::New => Settled::Pass(tracked(false)),
         // Another one has come in between: it counts the next packet.
-        Opened::Untracked | Opened::Existing(_) => Settled::Pass(0),
+        Opened::Untracked | Opened::Existing(_) | Opened::PortTaken => Settled::Pass(0),
         Opened::Drop(reason) => Settled::Drop(reason),
     }
 }
@@ -302,6 +303,9 @@ fn refused(
         let found =
             if judged.known.is_some() { Some(judged.known) } else { side.find(&judged.key) };
         if let Some(id) = found.and_then(|found| own(side, found)) {
+            if !task.policy.is_stateful && side.is_translated(id) {
+                return Settled::Refused(refusal);
+            }
             // One that a SYN wanted to replace goes on.
             let stays = judged.known.is_some() && is_current(&side.reader().entry(id), epoch);
             if stays {

@@ -91,12 +91,17 @@ pub(super) struct AccessListState {
     last_id: u32,
     /// The number of the last rule.
     last_rule: u32,
-    /// The epoch of the rules in force, and whether some of them are stateful.
+    /// The epoch of the rules in force, and whether flows are followed.
     epoch: u16,
     is_stateful: bool,
     /// Interfaces with lists for packets that they send, and whether some have, or a zone: then all confirm flows.
     outputs: BTreeSet<u32>,
     has_outputs: bool,
+    /// Whether addresses are translated: then flows are followed, too. Those of IPv6 only for stateful rules.
+    has_nat: bool,
+    has_stateful_rules: bool,
+    /// Whether IPv6 flows are followed.
+    is_followed6: bool,
     /// How many packets the log has lost.
     log_lost: u64,
     zones: zones::ZoneState,
@@ -192,8 +197,15 @@ impl AccessListState {
         let all = self.sets.values().chain(self.new_sets.values()).chain(&self.withdrawn);
         let is_stateful = all.clone().any(|it| stateful::is_stateful(it));
         self.reads_interfaces = all.clone().any(|it| it.reads_interfaces);
-        let policy = Policy { epoch: self.epoch, has_outputs: self.decides_outputs() };
-        let policy = is_stateful.then_some(policy);
+        let is_listed = all.clone().next().is_some();
+        let policy = Policy {
+            epoch: self.epoch,
+            has_outputs: self.decides_outputs(),
+            is_stateful,
+            has_nat: self.has_nat,
+            is_bare: !is_listed && !self.zones.has_features(),
+        };
+        let policy = (is_stateful || self.has_nat).then_some(policy);
         AccessLists::of(all.cloned().collect(), policy).with_zones(zones)
     }
 
@@ -302,11 +314,14 @@ impl ForwarderState {
             let has_new = |sets: &Vec<Set>| sets.iter().any(|set| new.contains_key(set));
             changed.extend(acls.attached.iter().filter(|(_, it)| has_new(it)).map(|(at, _)| *at));
         }
-        let mut is_any = !new.is_empty() || !acls.withdrawn.is_empty();
+        let has_nat = !step.desired().nat.is_empty();
+        let is_nat_changed = std::mem::replace(&mut acls.has_nat, has_nat) != has_nat;
+        let mut is_any = !new.is_empty() || !acls.withdrawn.is_empty() || is_nat_changed;
         let mut is_changed = !new.is_empty();
         acls.sets.extend(new.drain());
         if acls.sets.values().any(|it| stateful::is_stateful(it)) {
             // Before lists apply: the tracker sees both directions of each flow.
+            acls.has_stateful_rules = true;
             let has_outputs = self.capabilities.acl.has_outputs;
             self.follow_flows(true, has_outputs);
         }
@@ -351,6 +366,7 @@ impl ForwarderState {
         acls.epoch = acls.epoch.wrapping_add((is_changed || is_stale).into());
         let (published, has_outputs) = (acls.published(), acls.decides_outputs());
         let is_stateful = published.policy().is_some();
+        acls.has_stateful_rules = published.policy().is_some_and(|it| it.is_stateful);
         if is_stateful && has_outputs {
             // Before flows wait for a verdict: all outputs have one.
             self.follow_flows(true, true);
@@ -363,7 +379,7 @@ impl ForwarderState {
     fn set_acl_input(&self, index: u32, sets: &AclSets) {
         let acls = &self.capabilities.acl;
         let argument = |is_ip4, lists| match acls.id_of(is_ip4, lists) {
-            0 if acls.is_stateful => TRACK,
+            0 if acls.is_stateful && (is_ip4 || acls.has_stateful_rules) => TRACK,
             id => id,
         };
         self.shared.set_feature(index, "ip4-acl-input", argument(true, &sets.in4));
@@ -380,7 +396,7 @@ impl ForwarderState {
     pub(super) fn acl_output_arguments(&self, sets: &AclSets) -> (u32, u32) {
         let acls = &self.capabilities.acl;
         let argument = |is_ip4, lists| match acls.id_of(is_ip4, lists) {
-            0 if acls.is_stateful && acls.has_outputs => TRACK,
+            0 if acls.has_stateful_rules && acls.has_outputs => TRACK,
             id => id,
         };
         (argument(true, &sets.out4), argument(false, &sets.out6))

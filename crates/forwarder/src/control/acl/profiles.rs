@@ -88,7 +88,13 @@ mod tests {
     #[test]
     fn equal_profiles_share_a_number_and_those_in_force_keep_theirs() {
         let quiescence = Quiescence::new(1);
-        let flows = Flows::new((16, 16), Kernel::Bits, 1, &quiescence).unwrap();
+        let flows = Flows::new(
+            crate::flow::flows::Sizes { ip4: 16, ip6: 16, ..Default::default() },
+            Kernel::Bits,
+            1,
+            &quiescence,
+        )
+        .unwrap();
         let mut state = AccessListState::default();
         let numbers = |state: &AccessListState| {
             state.new_lists["new"].iter().map(|it| it.profile).collect::<Vec<_>>()

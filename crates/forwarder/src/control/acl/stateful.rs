@@ -35,9 +35,12 @@ impl ForwarderState {
     /// beyond those with lists. What was followed ends then.
     pub(super) fn follow_flows(&mut self, is_stateful: bool, has_outputs: bool) {
         let acls = &mut self.capabilities.acl;
-        let former = (acls.is_stateful, acls.has_outputs);
-        (acls.is_stateful, acls.has_outputs) = (is_stateful, has_outputs);
-        if former == (is_stateful, has_outputs) {
+        let followed = (acls.is_stateful, acls.is_followed6);
+        let former_outputs = acls.has_outputs;
+        let now = (is_stateful, acls.has_stateful_rules);
+        (acls.is_stateful, acls.is_followed6) = now;
+        acls.has_outputs = has_outputs;
+        if (followed, former_outputs) == (now, has_outputs) {
             return;
         }
         for index in self.interface_indexes() {
@@ -45,7 +48,7 @@ impl ForwarderState {
                 continue;
             };
             self.set_acl_input(index, &acls);
-            if former.1 != has_outputs || former.0 != is_stateful && has_outputs {
+            if former_outputs != has_outputs || followed != now && has_outputs {
                 self.set_acl_output(index, &acls);
                 self.renew_adjacencies(index);
             }
@@ -59,7 +62,7 @@ impl ForwarderState {
     /// The epoch of the rules, if flows are followed.
     pub(in crate::control) fn flow_policy(&self) -> Option<u16> {
         let acls = &self.capabilities.acl;
-        acls.is_stateful.then_some(acls.epoch)
+        acls.has_stateful_rules.then_some(acls.epoch)
     }
 
     /// Adds what a change from rules of this epoch means for flows and open connections.
@@ -149,8 +152,11 @@ impl ForwarderState {
             let fix = format!(
                 "Raise /stoa-system:system/limits/{name} and restart Stoa. Flows that nobody has answered give way first."
             );
-            let (capacity, refused) = (flows.capacity(is_ip4).into(), flows.sums(is_ip4).refused);
-            limits.push(limit(name, Some(flows.live(is_ip4)), capacity, refused, &fix));
+            let refused = flows.sums(is_ip4).refused;
+            let translated = if is_ip4 { flows.translated().into() } else { 0 };
+            let used = flows.live(is_ip4).saturating_sub(translated);
+            let capacity = flows.capacity_of(is_ip4, false).into();
+            limits.push(limit(name, Some(used), capacity, refused, &fix));
         }
     }
 
@@ -278,6 +284,21 @@ impl ForwarderState {
             rule,
             worker: flow.owner().into(),
             suspended: flow.flags() & SUSPENDED != 0,
+            ..translated(flow)
         })
+    }
+}
+
+/// What the packets of a translated flow have behind the router.
+fn translated(flow: &FlowEntry<'_>) -> v1::FlowState {
+    match flow.reply_key().tuple {
+        Tuple::Ip4(reply) if flow.has_second() => v1::FlowState {
+            translated_source: reply.destination.to_be_bytes().into(),
+            translated_destination: reply.source.to_be_bytes().into(),
+            translated_source_port: reply.destination_port.into(),
+            translated_destination_port: reply.source_port.into(),
+            ..v1::FlowState::default()
+        },
+        Tuple::Ip4(_) | Tuple::Ip6(_) => v1::FlowState::default(),
     }
 }

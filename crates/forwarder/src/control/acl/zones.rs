@@ -98,7 +98,8 @@ impl ZoneState {
         pair.sets.iter().find(|set| set.is_ip4 == is_ip4)
     }
 
-    fn has_features(&self) -> bool {
+    /// Whether interfaces have the features of zones, or are about to.
+    pub(super) fn has_features(&self) -> bool {
         self.is_wanted || self.is_on
     }
 

@@ -9,8 +9,8 @@ use stoa_ports::PortConfig;
 
 use super::pacer::{Pacer, Pause};
 use super::{
-    AclRule, AclRuleKey, DesiredState, Interface, Prefix, Route, Rule, ValidationErrors, Workers,
-    ZonePair, ZonePairKey, address,
+    AclRule, AclRuleKey, DesiredState, Interface, Nat, Prefix, Route, Rule, ValidationErrors,
+    Workers, ZonePair, ZonePairKey, address,
 };
 use crate::control::desired_port;
 use crate::control::limits::LimitOverrides;
@@ -42,6 +42,8 @@ pub struct DesiredChange {
     pub acl_rules: Changes<AclRuleKey, AclRule>,
     /// Pairs of zones by both names.
     pub zone_pairs: Changes<ZonePairKey, ZonePair>,
+    /// Address translation.
+    pub nat: Option<Nat>,
     /// Policers; one that is removed has its default limits.
     pub punts: Changes<Class, Limit>,
     /// Most packets in reassembly, in all and per source.
@@ -94,6 +96,7 @@ impl DesiredChange {
         if let Some(rules) = &message.rules {
             change.set_rules(&rules.rules, &mut errors);
         }
+        change.set_nat(message.nat.as_ref(), &mut errors);
         if errors.0.is_empty() { Ok(change) } else { Err(errors.0) }
     }
 
@@ -117,6 +120,7 @@ impl DesiredChange {
         change.set_rules(&message.rules, errors);
         change.add_acl_rules(&message.acl_rules, errors);
         change.add_zone_pairs(&message.zone_pairs, errors);
+        change.set_nat(message.nat.as_ref(), errors);
         change
     }
 
@@ -206,6 +210,7 @@ impl DesiredChange {
         let mut change = Self {
             workers: (held.workers != new.workers).then_some(new.workers),
             limits: (held.limits != new.limits).then_some(new.limits),
+            nat: (held.nat != new.nat).then_some(new.nat),
             rules: (held.rules != new.rules).then_some(new.rules),
             reassembly: (held.reassembly != new.reassembly).then_some(new.reassembly),
             hash_seed: (held.hash_seed != new.hash_seed).then_some(new.hash_seed),

@@ -105,6 +105,9 @@ impl Held {
         if inverse.rules.is_some() || are_names_gone || !inverse.vrfs.is_empty() {
             desired.check_rules(errors);
         }
+        if inverse.nat.is_some() || are_names_gone || !inverse.vrfs.is_empty() {
+            desired.check_nat(errors);
+        }
     }
 
     fn check_routes(

@@ -83,6 +83,7 @@ impl Held {
             workers: change.workers.map(|it| std::mem::replace(&mut desired.workers, it)),
             limits: change.limits.map(|it| std::mem::replace(&mut desired.limits, it)),
             rules: change.rules.map(|it| std::mem::replace(&mut desired.rules, it)),
+            nat: change.nat.map(|it| std::mem::replace(&mut desired.nat, it)),
             reassembly: change.reassembly.map(|it| std::mem::replace(&mut desired.reassembly, it)),
             hash_seed: change.hash_seed.map(|it| std::mem::replace(&mut desired.hash_seed, it)),
             // A log that was never set cannot be set back.

@@ -11,6 +11,7 @@ mod flow_profile;
 mod held;
 mod interface;
 pub(in crate::control) mod message;
+mod nat;
 mod pacer;
 mod plugin;
 mod policy;
@@ -25,6 +26,7 @@ pub use acl::{AclRule, AclRuleKey, AclSets, Fragments, RuleOfList};
 pub use advertising::{Advertisement, Discovery};
 pub use change::{Changes, DesiredChange};
 pub(in crate::control) use held::Held;
+pub use nat::{Nat, NatMapping, NatPolicy};
 pub(in crate::control) use pacer::Pacer;
 pub use pacer::Pause;
 pub use policy::{Rule, RuleAction};
@@ -257,6 +259,8 @@ pub struct DesiredState {
     pub acl_rules: BTreeMap<AclRuleKey, AclRule>,
     /// Pairs of zones, by both names.
     pub zone_pairs: BTreeMap<ZonePairKey, ZonePair>,
+    /// Address translation.
+    pub nat: Nat,
     /// Permanent neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
     /// Policers that differ from their defaults.

@@ -179,6 +179,8 @@ impl ForwarderState {
                     | Kind::PolicyRules
                     | Kind::AclRules
                     | Kind::ZonePairs
+                    | Kind::NatPolicies
+                    | Kind::NatMappings
                     | Kind::Punts
                     | Kind::Reassembly
                     | Kind::Multipath
@@ -205,6 +207,9 @@ impl ForwarderState {
         }
         if kinds.contains(&Kind::ZonePairs) {
             some.zone_pairs = all.zone_pairs;
+        }
+        if kinds.contains(&Kind::NatPolicies) || kinds.contains(&Kind::NatMappings) {
+            some.nat = all.nat;
         }
         some
     }

@@ -86,8 +86,10 @@ impl ForwarderState {
             next_hops: usage.next_hops.1,
             adjacencies: usage.adjacencies.1,
             neighbors: self.limits.neighbors,
-            flows4: self.shared.flows.capacity(true) as usize,
-            flows6: self.shared.flows.capacity(false) as usize,
+            flows4: self.shared.flows.capacity_of(true, false) as usize,
+            flows6: self.shared.flows.capacity_of(false, false) as usize,
+            nat_flows: self.shared.flows.capacity_of(true, true) as usize,
+            nat_mappings: self.shared.flows.mappings().capacity() as usize,
         };
         audit::limits(tally, limits.message(), &complete);
         for (name, port) in &self.ports {

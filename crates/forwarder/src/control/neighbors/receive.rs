@@ -41,7 +41,10 @@ impl ForwarderState {
             return self.address_conflict((interface, address), &message.sender_mac.to_string());
         }
         let virtual_mac = self.virtual_mac(interface, target);
-        let is_for_us = is_for_us || virtual_mac.is_some() || self.is_proxied(interface, message);
+        let is_for_us = is_for_us
+            || virtual_mac.is_some()
+            || self.is_proxied(interface, message)
+            || self.is_nat_address(interface, message.target());
         let is_for_us = is_for_us && !self.is_inactive_vrrp_address(interface, target);
         let is_update = message.is_reply() || message.is_announcement();
         let reported = is_update && self.copy_to_host_interface(packet, message.sender_mac.0);

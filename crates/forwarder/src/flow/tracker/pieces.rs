@@ -7,6 +7,8 @@ use stoa_wire::ipv6_extensions::Fragment;
 use stoa_wire::protocol::FRAGMENT;
 use zerocopy::FromBytes;
 
+use stoa_tables::flow_table::Match;
+
 use super::Seen;
 use crate::flow::fragments::{Fate, Fragments, Key, Piece, Refusal};
 use crate::flow::tcp::Direction;
@@ -22,8 +24,9 @@ const LIFETIME_S: u64 = 30;
 pub enum Later {
     /// Rules decide: its first one was of no flow, or has not come.
     Rules,
-    /// It belongs to the flow of its first one; whether that has admitted it.
-    Follows(bool),
+    /// It belongs to the flow of its first one; whether that has admitted it. If the flow is not translated, only the
+    /// id and the direction of the match mean something.
+    Follows(Match, bool),
     /// It overlaps what has passed.
     Overlaps,
 }
@@ -73,6 +76,13 @@ impl Pieces {
             Fate::Follow(passed) => Known::Flow(passed),
             Fate::Drop(Refusal::Overlap) => Known::Overlaps,
             Fate::Wait { .. } | Fate::Drop(_) => Known::Nothing,
+        }
+    }
+
+    /// Another flow has taken the place of the one of a first fragment.
+    pub(super) fn replace(&mut self, (packet, vrf): (&Seen<'_>, u16), passed: Passed) {
+        if let Some((key, _)) = part(packet, vrf) {
+            self.0.replace(&key, passed);
         }
     }
 

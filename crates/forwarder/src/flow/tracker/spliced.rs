@@ -1,6 +1,6 @@
 //! Flows that began with a SYN cookie ([`crate::flow::splice`]), and the number of connections that are half open.
 
-use stoa_tables::flow_table::{Direction, FlowEntry, FlowKey, Match};
+use stoa_tables::flow_table::{Direction, FlowKey, Match};
 use stoa_wire::tcp_options::{SynOptions, Timestamps};
 
 use super::{Seen, Side};
@@ -90,19 +90,5 @@ impl Side {
             flow.set_zone_pair(0);
             self.flows.syn_cookies().closed(zone.into());
         }
-    }
-
-    /// A flow is over, which was half open to this zone, or was not (0).
-    #[inline]
-    pub(super) fn note_ended(&self, zone: u16) {
-        if zone != 0 {
-            self.flows.syn_cookies().closed(zone.into());
-        }
-    }
-
-    /// The zone to which a flow is half open; 0: it is not.
-    #[inline]
-    pub(super) fn zone_of(flow: &FlowEntry<'_>) -> u16 {
-        flow.zone_pair()
     }
 }

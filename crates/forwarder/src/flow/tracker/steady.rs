@@ -44,6 +44,9 @@ impl Side {
         if epoch != of.epoch || !is_settled(flags) || flags & SPLICED != 0 {
             return false;
         }
+        if !found.is_received() && flow.has_second() {
+            return false;
+        }
         if !of.is_alone && flow.owner() != self.number() {
             return false;
         }

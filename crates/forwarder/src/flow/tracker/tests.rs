@@ -17,7 +17,13 @@ const ADMITTED: Admission = Admission { epoch: 1, rule: 7, profile: 0, is_confir
 fn flows(capacity: u32) -> (Arc<Flows>, FlowTracker) {
     // Its only worker is offline: a grace period ends at once.
     let quiescence = Quiescence::new(1);
-    let flows = Flows::new((capacity, capacity), Kernel::Bits, 1, &quiescence).unwrap();
+    let flows = Flows::new(
+        crate::flow::flows::Sizes { ip4: capacity, ip6: capacity, ..Default::default() },
+        Kernel::Bits,
+        1,
+        &quiescence,
+    )
+    .unwrap();
     let flows = Arc::new(flows);
     let tracker = flows.tracker(0).unwrap();
     assert!(flows.tracker(0).is_none());

@@ -6,6 +6,7 @@ use stoa_tables::Reclaim;
 use stoa_tables::flow_table::Kind;
 
 use super::Side;
+use super::translated::Ended;
 use crate::flow::flows::Now;
 
 /// Flows that one call of [`Side::maintain`] looks at because they are due, and because all are cleared.
@@ -14,18 +15,17 @@ const CLEARED: u32 = 1_024;
 
 impl Side {
     /// Keeps some ids free: the flow that is needed least gives way ([`Eviction`](stoa_tables::flow_table::Eviction)).
-    pub(super) fn make_room(&mut self) {
-        let kind = if self.is_ip4 { Kind::Ip4 } else { Kind::Ip6 };
+    pub(super) fn make_room(&mut self, kind: Kind) {
         let free = self.owner.available(kind) as usize;
         if free >= self.reserve as usize {
             return;
         }
         if free + self.owner.pending() < self.reserve as usize
             && let Some(id) = self.owner.evict_candidate(&self.profiles.timeouts)
-            && let zone = Self::zone_of(&self.reader.entry(id))
+            && let ended = Ended::of(&self.reader.entry(id))
             && self.owner.remove(id).is_ok()
         {
-            self.note_ended(zone);
+            self.note_ended(&ended);
             self.count(|counts| counts.evicted.add(1));
         }
         if !self.has_reclaimed {
@@ -62,11 +62,9 @@ impl Side {
         if let Some(counts) = counts.filter(|_| self.sweep.is_none()) {
             counts.followed.store(self.cleared, Ordering::Release);
         }
-        let cookies = self.flows.syn_cookies();
+        let flows = &self.flows;
         has_more |= self.owner.expire(now.tick, &self.profiles.timeouts, DUE, |flow| {
-            if flow.zone_pair() != 0 {
-                cookies.closed(flow.zone_pair().into());
-            }
+            Ended::of(flow).note(flows);
             if let Some(counts) = counts {
                 counts.expired.add(1);
             }

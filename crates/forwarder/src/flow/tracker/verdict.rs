@@ -10,6 +10,7 @@
 use stoa_tables::flow_table::Match;
 use stoa_wire::protocol;
 
+use super::translated::Ended;
 use super::{Followed, Seen, Side, step};
 use crate::flow::flows::Now;
 use crate::flow::profiles::{profile_of, with_profile, without_profile};
@@ -122,9 +123,9 @@ impl Side {
 
     /// Removes an own flow. One whose bucket another worker holds stays until it expires, and is suspended.
     pub fn remove(&mut self, id: u32) {
-        let zone = Self::zone_of(&self.reader.entry(id));
+        let ended = Ended::of(&self.reader.entry(id));
         match self.owner.remove(id) {
-            Ok(()) => self.note_ended(zone),
+            Ok(()) => self.note_ended(&ended),
             Err(_) => self.suspend(id),
         }
     }

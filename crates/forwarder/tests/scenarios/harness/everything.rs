@@ -6,21 +6,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use stoa_api::v1;
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::{
-    AclRule, Family, Fragments, Prefix, Rule, RuleAction, RuleOfList, VirtualRouter, ZonePair,
+    AclRule, Family, Fragments, Nat, NatMapping, NatPolicy, Prefix, Rule, RuleAction, RuleOfList,
+    VirtualRouter, ZonePair,
 };
 use stoa_forwarder::flow::profiles::Profile;
 use stoa_forwarder::flow::tcp::Options;
 use stoa_forwarder::flow::timeouts::Class;
+use stoa_forwarder::nat::{Filtering, Mapping, Prefix4};
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::Encapsulation;
-use stoa_wire::vrrp;
+use stoa_wire::{protocol, vrrp};
 
 use super::setup::{self, Setup, host4, host6, our4, our6, virtual_router};
 
 /// The ports, in the order of their numbers. The last two are cross-connected.
 pub const PORTS: [&str; 5] = ["west", "east", "north", "left", "right"];
 /// How many configurations [`everything`] has.
-pub const VARIANTS: u8 = 16;
+pub const VARIANTS: u8 = 32;
 /// The virtual routers of west and west.100. The second one accepts packets.
 pub const VIRTUAL_ROUTERS: [(u8, u8); 2] = [(51, 1), (52, 10)];
 
@@ -39,8 +41,8 @@ pub fn virtual_mac(which: usize, is_ip6: bool) -> [u8; 6] {
     vrrp::mac(VIRTUAL_ROUTERS[which % 2].0, is_ip6).0
 }
 
-/// One of the configurations: they differ in a link, in forwarding, in the rules of the default VRF, in zones, and in
-/// stateful rules.
+/// One of the configurations: they differ in a link, in forwarding, in the rules of the default VRF, in zones, in
+/// stateful rules, and in translation.
 /// `options` are all options of a family.
 pub fn everything(which: u8, options: &v1::FamilyOptions) -> Setup {
     let is_second = which / 4 % 2 == 1;
@@ -51,6 +53,9 @@ pub fn everything(which: u8, options: &v1::FamilyOptions) -> Setup {
     }
     if is_second {
         setup = zones(setup);
+    }
+    if which / 16 % 2 == 1 {
+        setup = nat(setup);
     }
     setup.0.noop_origin = true;
     setup.0.software_rss = ["west", "east", "left"].map(str::to_owned).into();
@@ -283,6 +288,51 @@ fn stateful_rules(setup: Setup) -> Setup {
         .with("west.100", |it| (it.acls.out4, it.acls.out6) = (out_names(), out_names()))
         .with("east", |it| (it.acls.in4, it.acls.in6) = (back_names(), back_names()))
         .with("gre", |it| it.acls.in4 = back_names())
+}
+
+/// Translation at all interfaces. Without the fuzzer only by static mappings: ports of others are random, and runs are
+/// compared.
+fn nat(mut setup: Setup) -> Setup {
+    let net = |address: Ipv4Addr, length| Prefix4 { network: address.to_bits(), length };
+    let policy = |(at, interface): (usize, &String)| NatPolicy {
+        instance: 1,
+        policy: at as u32,
+        interface: interface.clone(),
+        subscribers: vec![net([192, 168, 0, 0].into(), 16)],
+        ports: (1024, u16::MAX),
+        mapping: Mapping::Static,
+        ..NatPolicy::default()
+    };
+    let mut policies: Vec<NatPolicy> = setup.0.interfaces.keys().enumerate().map(policy).collect();
+    if cfg!(fuzzing) {
+        let dynamic = |interface: &str, mapping, filtering| NatPolicy {
+            policy: 900,
+            interface: interface.to_owned(),
+            ports: (1024, 1100),
+            mapping,
+            filtering,
+            ..NatPolicy::default()
+        };
+        policies = vec![
+            dynamic("east", Mapping::EndpointIndependent, Filtering::Address),
+            dynamic("north", Mapping::EndpointDependent, Filtering::AddressAndPort),
+        ];
+    }
+    let mapping = |index, (internal, external), ports: Option<(u16, u16, u16)>| NatMapping {
+        instance: 1,
+        index,
+        vrf: String::new(),
+        protocol: if ports.is_some() { protocol::UDP } else { 0 },
+        internal,
+        external,
+        ports,
+    };
+    let mappings = vec![
+        mapping(1, (net(host4(10), 32), net([10, 9, 5, 5].into(), 32)), None),
+        mapping(2, (net(host4(1), 32), net(our4(3), 32)), Some((7, 1500, 1))),
+    ];
+    setup.0.nat = Nat { policies, mappings };
+    setup
 }
 
 /// Zones of some interfaces, with what passes between them, from them to the router and back. Some pairs are missing.

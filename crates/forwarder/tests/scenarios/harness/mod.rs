@@ -37,6 +37,8 @@ pub const LIMITS: Limits = Limits {
     neighbors: 64,
     flows4: 64,
     flows6: 64,
+    nat_flows: 64,
+    nat_mappings: 64,
 };
 
 /// A forwarder under test.

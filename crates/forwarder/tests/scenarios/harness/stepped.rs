@@ -30,6 +30,8 @@ const LIMITS: Limits = Limits {
     // What a full table evicts depends on secrets and on the time of the machine, except under the fuzzer.
     flows4: if cfg!(fuzzing) { 64 } else { 4096 },
     flows6: if cfg!(fuzzing) { 64 } else { 4096 },
+    nat_flows: if cfg!(fuzzing) { 64 } else { 4096 },
+    nat_mappings: if cfg!(fuzzing) { 64 } else { 4096 },
 };
 /// Steps after which a forwarder that is still busy is in an endless loop.
 const MAX_STEPS: usize = 10_000;

@@ -78,3 +78,48 @@ fn debug_output_has_no_secret() {
         assert!(!text.contains(&(word | 1).to_string()), "{word}");
     }
 }
+
+/// Whichever key a packet has, and in whichever direction: its other ends lead back to it.
+#[test]
+fn the_other_ends_of_a_packet_are_those_behind_the_router() {
+    use crate::flow_hash::Flow;
+    use crate::flow_table::{Ends, Tuple};
+
+    let capacity = FlowCapacity { translated_ip4: 8, ..FlowCapacity::default() };
+    let mut table = FlowTable::new(&capacity, &secret(5)).unwrap();
+    let (mut owner, reader) = (table.owner(0, 0).unwrap(), table.reader());
+    let ends_of = |key: &FlowKey| match key.tuple {
+        Tuple::Ip4(it) => Ends {
+            source: it.source,
+            destination: it.destination,
+            ports: u32::from(it.source_port) << 16 | u32::from(it.destination_port),
+        },
+        Tuple::Ip6(_) => unreachable!(),
+    };
+    // Both orders of ends in both keys.
+    for (at, (inside, remote, outside)) in
+        [(1, 5, 9), (5, 1, 9), (9, 5, 1), (5, 9, 1), (1, 9, 5), (9, 1, 5)].into_iter().enumerate()
+    {
+        let flow = |source, destination, source_port, destination_port| {
+            let protocol = 6;
+            let it = Flow { source, destination, source_port, destination_port, protocol };
+            FlowKey::ip4(it, at as u16)
+        };
+        let key = flow(inside, remote, 4000, 80);
+        let reply = flow(remote, outside, 80, 5000);
+        let Ok(Created::New(id)) = owner.create(&NewFlow::new(key, Some(reply)), 0, 10) else {
+            panic!("no flow")
+        };
+        for (received, sent) in [(key, reply.reversed()), (reply, key.reversed())] {
+            let [before, after] = [received, sent].map(|key| reader.find(&key));
+            assert_eq!((before.id(), after.id()), (Some(id), Some(id)));
+            assert_eq!(before.direction(), after.direction());
+            assert!(before.is_received() && !after.is_received());
+            assert_eq!(before, Match::of_received(id, before.direction()));
+            assert_eq!(reader.other_ends(before), Some(ends_of(&sent)));
+            assert_eq!(reader.other_ends(after), Some(ends_of(&received)));
+        }
+        owner.remove(id).unwrap();
+    }
+    assert_eq!(reader.other_ends(Match::NONE), None);
+}

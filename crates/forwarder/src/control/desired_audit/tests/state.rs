@@ -220,6 +220,40 @@ pub(super) fn everything() -> v1::Desired {
             acls4: vec!["edge".into()],
             acls6: Vec::new(),
         }],
+        nat: Some(nat()),
         punts: vec![punt("arp", 100), punt("nd", 0)],
     }
+}
+
+/// Two policies, one of them with the defaults, and a static mapping of each kind.
+fn nat() -> v1::Nat {
+    let net = |address: [u8; 4], length| v1::Prefix { address: address.into(), length };
+    let policy =
+        |policy| v1::NatPolicy { instance: 1, policy, interface: "b".into(), ..Default::default() };
+    let first = v1::NatPolicy {
+        subscribers: vec![net([10, 0, 0, 0], 8)],
+        exempt: vec![net([10, 9, 0, 0], 16)],
+        pools: vec![net([192, 0, 2, 0], 28)],
+        last_port: 2000,
+        mapping: v1::NatMappingType::NatEdm.into(),
+        ..policy(1)
+    };
+    let whole = v1::NatMapping {
+        instance: 1,
+        index: 1,
+        internal: Some(net([10, 0, 0, 0], 30)),
+        external: Some(net([192, 0, 2, 32], 30)),
+        ..v1::NatMapping::default()
+    };
+    let range = |first| Some(v1::PortRange { first, last: first + 9 });
+    let ports = v1::NatMapping {
+        index: 2,
+        protocol: 17,
+        internal: Some(net([10, 0, 0, 9], 32)),
+        external: Some(net([192, 0, 2, 1], 32)),
+        internal_ports: range(700),
+        external_ports: range(800),
+        ..whole.clone()
+    };
+    v1::Nat { policies: vec![first, policy(2)], mappings: vec![whole, ports] }
 }

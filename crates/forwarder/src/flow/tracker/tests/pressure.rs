@@ -137,7 +137,13 @@ fn a_source_at_its_limit_is_refused_alone() {
 fn the_default_share_is_enough_for_an_office() {
     for (capacity, share) in [(16, 256), (4096, 256), (65_536, 4096), (1 << 20, 65_536)] {
         let quiescence = Quiescence::new(1);
-        let flows = Flows::new((capacity, 16), Kernel::Bits, 1, &quiescence).unwrap();
+        let flows = Flows::new(
+            crate::flow::flows::Sizes { ip4: capacity, ip6: 16, ..Default::default() },
+            Kernel::Bits,
+            1,
+            &quiescence,
+        )
+        .unwrap();
         assert_eq!((flows.source_limit(true), flows.source_limit(false)), (share, 256));
     }
 }

@@ -1,0 +1,461 @@
+//! Address translation of the contract, checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stoa_api::audit::NAT_PORTS;
+use stoa_api::v1;
+
+use super::change::DesiredChange;
+use super::{DesiredState, ValidationErrors};
+use crate::nat::{Filtering, Mapping, Prefix4};
+
+/// The most policies, static mappings, and addresses of the pools of a policy.
+const POLICIES: usize = 255;
+const MAPPINGS: usize = 65_536;
+const ADDRESSES: u64 = 65_536;
+
+/// A policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NatPolicy {
+    /// The instance.
+    pub instance: u32,
+    /// Its number in the instance.
+    pub policy: u32,
+    /// The external interface.
+    pub interface: String,
+    /// Sources that are translated; empty: all.
+    pub subscribers: Vec<Prefix4>,
+    /// Destinations to which packets go untranslated.
+    pub exempt: Vec<Prefix4>,
+    /// External addresses; empty: the primary one of the interface.
+    pub pools: Vec<Prefix4>,
+    /// First and last external port.
+    pub ports: (u16, u16),
+    /// How it maps.
+    pub mapping: Mapping,
+    /// Who may send to a mapping.
+    pub filtering: Filtering,
+}
+
+/// A static mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatMapping {
+    /// The instance.
+    pub instance: u32,
+    /// Its number in the instance.
+    pub index: u32,
+    /// The VRF of the external addresses.
+    pub vrf: String,
+    /// The protocol; 0: all.
+    pub protocol: u8,
+    /// Internal addresses.
+    pub internal: Prefix4,
+    /// External addresses.
+    pub external: Prefix4,
+    /// First internal port, first external port, and how many ports follow each.
+    pub ports: Option<(u16, u16, u16)>,
+}
+
+/// All policies in their order, and all static mappings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nat {
+    /// The first one that concerns a packet decides.
+    pub policies: Vec<NatPolicy>,
+    /// In any order.
+    pub mappings: Vec<NatMapping>,
+}
+
+impl Nat {
+    /// Whether nothing is translated.
+    pub fn is_empty(&self) -> bool {
+        self.policies.is_empty() && self.mappings.is_empty()
+    }
+}
+
+/// What is wrong, and what to do.
+type Wrong = (String, &'static str);
+
+fn prefix(prefix: Option<&v1::Prefix>) -> Result<Prefix4, Wrong> {
+    let octets = prefix.and_then(|it| <[u8; 4]>::try_from(it.address.as_slice()).ok());
+    let (Some(octets), Some(length)) = (octets, prefix.map(|it| it.length)) else {
+        return Err(("has no IPv4 prefix".to_owned(), "Use an IPv4 prefix."));
+    };
+    let Some(length) = u8::try_from(length).ok().filter(|it| *it <= 32) else {
+        let cause = format!("has a prefix of {length} bits");
+        return Err((cause, "Use at most 32 bits."));
+    };
+    let network = u32::from_be_bytes(octets);
+    let it = Prefix4 { network, length };
+    if !it.contains(network) {
+        let cause = format!("has host bits set in {}/{length}", std::net::Ipv4Addr::from(octets));
+        return Err((cause, "Clear the host bits."));
+    }
+    Ok(it)
+}
+
+fn prefixes(all: &[v1::Prefix]) -> Result<Vec<Prefix4>, Wrong> {
+    all.iter().map(|it| prefix(Some(it))).collect()
+}
+
+fn ports(range: &v1::PortRange) -> Result<(u16, u16), Wrong> {
+    match (u16::try_from(range.first), u16::try_from(range.last)) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok((first, last)),
+        _ => {
+            let cause = format!("has the ports {} to {}", range.first, range.last);
+            Err((cause, "Use two ports from 1 to 65,535, the lower one first."))
+        }
+    }
+}
+
+fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
+    let or = |port: u32, default| if port == 0 { default } else { port };
+    let (first, last) = (or(policy.first_port, NAT_PORTS.0), or(policy.last_port, NAT_PORTS.1));
+    let mapping = match policy.mapping() {
+        _ if policy.static_only => Mapping::Static,
+        v1::NatMappingType::NatEim => Mapping::EndpointIndependent,
+        v1::NatMappingType::NatEdm => Mapping::EndpointDependent,
+    };
+    let filtering = match policy.filtering() {
+        v1::NatFilteringType::NatEdf => Filtering::AddressAndPort,
+        v1::NatFilteringType::NatAdf => Filtering::Address,
+        v1::NatFilteringType::NatEif => Filtering::Anyone,
+    };
+    if mapping == Mapping::EndpointDependent && filtering != Filtering::AddressAndPort {
+        let cause = "lets others send to mappings that depend on the endpoint".to_owned();
+        return Err((cause, "Map independently of the endpoint, or filter by address and port."));
+    }
+    let pools = prefixes(&policy.pools)?;
+    let addresses: u64 = pools.iter().map(|it| u64::from(it.last() - it.network) + 1).sum();
+    if addresses > ADDRESSES {
+        let cause = format!("has {addresses} external addresses, more than {ADDRESSES}");
+        return Err((cause, "Use smaller pools, or more policies."));
+    }
+    Ok(NatPolicy {
+        instance: policy.instance,
+        policy: policy.policy,
+        interface: policy.interface.clone(),
+        subscribers: prefixes(&policy.subscribers)?,
+        exempt: prefixes(&policy.exempt)?,
+        pools,
+        ports: ports(&v1::PortRange { first, last })?,
+        mapping,
+        filtering,
+    })
+}
+
+fn checked_mapping(mapping: &v1::NatMapping) -> Result<NatMapping, Wrong> {
+    let (internal, external) =
+        (prefix(mapping.internal.as_ref())?, prefix(mapping.external.as_ref())?);
+    if internal.length != external.length {
+        let cause = format!("maps {} bits to {}", internal.length, external.length);
+        return Err((cause, "Use prefixes of equal length."));
+    }
+    let ranges = match (&mapping.internal_ports, &mapping.external_ports) {
+        (None, None) => None,
+        (Some(inside), Some(outside)) => Some((ports(inside)?, ports(outside)?)),
+        _ => return Err(("has ports on one side only".to_owned(), "Set both, or none.")),
+    };
+    let is_whole = mapping.protocol == 0;
+    if is_whole != ranges.is_none() || !matches!(mapping.protocol, 0 | 6 | 17) {
+        let cause = format!("has the protocol {} and {ranges:?} as ports", mapping.protocol);
+        return Err((cause, "Use TCP or UDP with ports, or neither."));
+    }
+    if ranges.is_some() && internal.length != 32 {
+        let cause = "has ports of more than one address".to_owned();
+        return Err((cause, "Use single addresses with ports."));
+    }
+    let ports = match ranges {
+        None => None,
+        Some((inside, outside)) if inside.1 - inside.0 == outside.1 - outside.0 => {
+            Some((inside.0, outside.0, inside.1 - inside.0))
+        }
+        Some(_) => {
+            let cause = "has port ranges of different lengths".to_owned();
+            return Err((cause, "Use as many ports inside as outside."));
+        }
+    };
+    Ok(NatMapping {
+        instance: mapping.instance,
+        index: mapping.index,
+        vrf: mapping.vrf.clone(),
+        protocol: mapping.protocol as u8,
+        internal,
+        external,
+        ports,
+    })
+}
+
+fn prefix_message(it: Prefix4) -> v1::Prefix {
+    v1::Prefix { address: it.network.to_be_bytes().into(), length: it.length.into() }
+}
+
+impl NatPolicy {
+    /// As a message of the contract, with all defaults filled in.
+    pub(in crate::control) fn message(&self) -> v1::NatPolicy {
+        let prefixes = |all: &[Prefix4]| all.iter().copied().map(prefix_message).collect();
+        let mapping = match self.mapping {
+            Mapping::EndpointDependent => v1::NatMappingType::NatEdm,
+            Mapping::EndpointIndependent | Mapping::Static => v1::NatMappingType::NatEim,
+        };
+        let filtering = match self.filtering {
+            Filtering::AddressAndPort => v1::NatFilteringType::NatEdf,
+            Filtering::Address => v1::NatFilteringType::NatAdf,
+            Filtering::Anyone => v1::NatFilteringType::NatEif,
+        };
+        v1::NatPolicy {
+            instance: self.instance,
+            policy: self.policy,
+            interface: self.interface.clone(),
+            subscribers: prefixes(&self.subscribers),
+            exempt: prefixes(&self.exempt),
+            pools: prefixes(&self.pools),
+            first_port: self.ports.0.into(),
+            last_port: self.ports.1.into(),
+            mapping: mapping.into(),
+            filtering: filtering.into(),
+            static_only: self.mapping == Mapping::Static,
+        }
+    }
+}
+
+impl NatMapping {
+    /// As a message of the contract.
+    pub(in crate::control) fn message(&self) -> v1::NatMapping {
+        let prefix = prefix_message;
+        let range = |first: u16| {
+            let (_, _, more) = self.ports?;
+            Some(v1::PortRange { first: first.into(), last: u32::from(first) + u32::from(more) })
+        };
+        v1::NatMapping {
+            instance: self.instance,
+            index: self.index,
+            vrf: self.vrf.clone(),
+            protocol: self.protocol.into(),
+            internal: Some(prefix(self.internal)),
+            external: Some(prefix(self.external)),
+            internal_ports: self.ports.and_then(|it| range(it.0)),
+            external_ports: self.ports.and_then(|it| range(it.1)),
+        }
+    }
+
+    fn path(&self) -> String {
+        mapping_path(self.instance, self.index)
+    }
+}
+
+fn policy_path(instance: u32, policy: u32) -> String {
+    format!("nat instance {instance} policy {policy}")
+}
+
+fn mapping_path(instance: u32, index: u32) -> String {
+    format!("nat instance {instance} mapping {index}")
+}
+
+/// What of a mapping must not overlap with others: scope, protocol, first and last address, first and last port.
+type Extent<'a> = (&'a str, u32, u8, (u32, u32), (u16, u16));
+
+/// Reports mappings that overlap with another one: of the same scope and protocol.
+fn check_overlaps<'a>(
+    mappings: &'a [NatMapping],
+    what: &str,
+    extent: impl Fn(&'a NatMapping) -> Extent<'a>,
+    errors: &mut ValidationErrors,
+) {
+    let mut all: Vec<(Extent<'a>, &NatMapping)> =
+        mappings.iter().map(|it| (extent(it), it)).collect();
+    all.sort_by_key(|it| it.0);
+    for pair in all.windows(2) {
+        let [(one, first), (other, second)] = pair else { continue };
+        let is_same = (one.0, one.1, one.2) == (other.0, other.1, other.2);
+        let is_within = other.3.0 <= one.3.1 && (one.3 != other.3 || other.4.0 <= one.4.1);
+        if is_same && is_within {
+            let cause = format!("has {what} that mapping {} has, too", first.index);
+            errors.add(second.path(), cause, "Use others.");
+        }
+    }
+}
+
+impl DesiredChange {
+    /// Sets all of address translation, if it is there.
+    pub(super) fn set_nat(&mut self, nat: Option<&v1::Nat>, errors: &mut ValidationErrors) {
+        let Some(message) = nat else { return };
+        let mut nat = Nat::default();
+        let mut seen = BTreeSet::new();
+        for policy in &message.policies {
+            let path = policy_path(policy.instance, policy.policy);
+            match checked_policy(policy) {
+                Ok(_) if !seen.insert((policy.instance, policy.policy)) => {
+                    errors.add(path, "is configured twice", "Send it once.");
+                }
+                Ok(checked) => nat.policies.push(checked),
+                Err((cause, fix)) => errors.add(path, cause, fix),
+            }
+        }
+        seen.clear();
+        for mapping in &message.mappings {
+            let path = mapping_path(mapping.instance, mapping.index);
+            match checked_mapping(mapping) {
+                Ok(_) if !seen.insert((mapping.instance, mapping.index)) => {
+                    errors.add(path, "is configured twice", "Send it once.");
+                }
+                Ok(checked) => nat.mappings.push(checked),
+                Err((cause, fix)) => errors.add(path, cause, fix),
+            }
+        }
+        for (count, most, what) in
+            [(nat.policies.len(), POLICIES, "policies"), (nat.mappings.len(), MAPPINGS, "mappings")]
+        {
+            if count > most {
+                let cause = format!("{count} {what} are more than {most}");
+                errors.add("nat".to_owned(), cause, "This limit is fixed: use fewer.");
+            }
+        }
+        let range = |first: u16, it: &NatMapping| {
+            let (_, _, more) = it.ports.unwrap_or_default();
+            (first, first.saturating_add(more))
+        };
+        let addresses = |it: Prefix4| (it.network, it.last());
+        check_overlaps(
+            &nat.mappings,
+            "external addresses or ports",
+            |it| {
+                let ports = range(it.ports.map_or(0, |ports| ports.1), it);
+                (it.vrf.as_str(), 0, it.protocol, addresses(it.external), ports)
+            },
+            errors,
+        );
+        check_overlaps(
+            &nat.mappings,
+            "internal addresses or ports",
+            |it| {
+                let ports = range(it.ports.map_or(0, |ports| ports.0), it);
+                ("", it.instance, it.protocol, addresses(it.internal), ports)
+            },
+            errors,
+        );
+        self.nat = Some(nat);
+    }
+}
+
+impl DesiredState {
+    /// Checks that what policies and mappings refer to exists.
+    pub(super) fn check_nat(&self, errors: &mut ValidationErrors) {
+        for policy in &self.nat.policies {
+            if !self.interfaces.contains_key(&policy.interface) {
+                let path = policy_path(policy.instance, policy.policy);
+                let cause =
+                    format!("has the interface {:?}, which does not exist", policy.interface);
+                errors.add(path, cause, "Use an existing interface.");
+            }
+        }
+        let known: BTreeMap<&String, ()> = self.vrfs.keys().map(|name| (name, ())).collect();
+        for mapping in &self.nat.mappings {
+            if !mapping.vrf.is_empty() && !known.contains_key(&mapping.vrf) {
+                let cause = format!("is in the VRF {:?}, which does not exist", mapping.vrf);
+                errors.add(mapping.path(), cause, "Use an existing VRF.");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(nat: v1::Nat) -> Vec<String> {
+        let port = v1::Port {
+            interface: "wan".into(),
+            driver: Some(v1::port::Driver::Null(v1::Null {})),
+            ..v1::Port::default()
+        };
+        let wan = v1::Interface { name: "wan".into(), ..v1::Interface::default() };
+        let desired = v1::Desired {
+            ports: vec![port],
+            interfaces: vec![wan],
+            nat: Some(nat),
+            ..v1::Desired::default()
+        };
+        let errors = DesiredState::parse(&desired).err().unwrap_or_default();
+        errors.into_iter().map(|it| format!("{} {}", it.path, it.cause)).collect()
+    }
+
+    fn policy() -> v1::NatPolicy {
+        v1::NatPolicy { instance: 1, policy: 1, interface: "wan".into(), ..Default::default() }
+    }
+
+    fn net(octets: [u8; 4], length: u32) -> v1::Prefix {
+        v1::Prefix { address: octets.into(), length }
+    }
+
+    fn forward(index: u32, (inside, outside): (u32, u32), more: u32) -> v1::NatMapping {
+        let range = |first| Some(v1::PortRange { first, last: first + more });
+        v1::NatMapping {
+            instance: 1,
+            index,
+            protocol: 6,
+            internal: Some(net([10, 0, 0, 9], 32)),
+            external: Some(net([192, 0, 2, 1], 32)),
+            internal_ports: range(inside),
+            external_ports: range(outside),
+            ..v1::NatMapping::default()
+        }
+    }
+
+    #[test]
+    fn policies_are_checked() {
+        let with = |change: fn(&mut v1::NatPolicy)| {
+            let mut policy = policy();
+            change(&mut policy);
+            of(v1::Nat { policies: vec![policy], mappings: Vec::new() })
+        };
+        assert!(with(|_| {}).is_empty());
+        assert!(with(|it| it.pools = vec![net([192, 0, 2, 0], 24)]).is_empty());
+        assert!(with(|it| it.mapping = v1::NatMappingType::NatEdm.into()).is_empty());
+        assert_eq!(with(|it| it.interface = "x".into()).len(), 1);
+        assert_eq!(with(|it| it.subscribers = vec![net([10, 0, 0, 1], 8)]).len(), 1);
+        assert_eq!(with(|it| it.exempt = vec![net([10, 0, 0, 0], 33)]).len(), 1);
+        assert_eq!(with(|it| it.pools = vec![net([10, 0, 0, 0], 8)]).len(), 1);
+        assert_eq!(with(|it| (it.first_port, it.last_port) = (9, 8)).len(), 1);
+        let wide = |it: &mut v1::NatPolicy| {
+            it.mapping = v1::NatMappingType::NatEdm.into();
+            it.filtering = v1::NatFilteringType::NatEif.into();
+        };
+        assert_eq!(with(wide).len(), 1);
+        let twice = of(v1::Nat { policies: vec![policy(), policy()], mappings: Vec::new() });
+        assert_eq!(twice, ["nat instance 1 policy 1 is configured twice"]);
+    }
+
+    #[test]
+    fn mappings_are_checked() {
+        let all = |mappings| of(v1::Nat { policies: vec![policy()], mappings });
+        let with = |change: fn(&mut v1::NatMapping)| {
+            let mut mapping = forward(1, (80, 8080), 9);
+            change(&mut mapping);
+            all(vec![mapping])
+        };
+        assert!(with(|_| {}).is_empty());
+        let whole = |it: &mut v1::NatMapping| {
+            (it.protocol, it.internal_ports, it.external_ports) = (0, None, None);
+        };
+        assert!(with(whole).is_empty());
+        assert_eq!(with(|it| it.protocol = 0).len(), 1);
+        assert_eq!(with(|it| it.protocol = 47).len(), 1);
+        assert_eq!(with(|it| it.external_ports = None).len(), 1);
+        assert_eq!(with(|it| it.internal = Some(net([10, 0, 0, 8], 31))).len(), 1);
+        assert_eq!(with(|it| it.external = None).len(), 1);
+        assert_eq!(with(|it| it.vrf = "red".into()).len(), 1);
+        assert_eq!(
+            with(|it| it.external_ports = Some(v1::PortRange { first: 1, last: 2 })).len(),
+            1
+        );
+        let [a, b] = [forward(1, (80, 8080), 9), forward(2, (90, 8090), 9)];
+        assert!(all(vec![a.clone(), b.clone()]).is_empty());
+        let c = forward(3, (100, 8099), 0);
+        let found = all(vec![c, b, a.clone()]);
+        assert_eq!(
+            found,
+            ["nat instance 1 mapping 3 has external addresses or ports that mapping 2 has, too"]
+        );
+        assert_eq!(all(vec![a.clone(), a])[0], "nat instance 1 mapping 1 is configured twice");
+    }
+}

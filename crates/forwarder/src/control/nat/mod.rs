@@ -1,0 +1,271 @@
+//! Address translation: numbers policies and static mappings, and publishes them to the workers.
+//!
+//! A flow has the number of the policy or mapping that translates it. One that changes, or whose interface or external
+//! address does, gets another number: its flows end, and all others go on. Access lists (`control/acl`) have flows
+//! followed at all interfaces while anything is translated.
+
+mod listing;
+mod service;
+mod whois;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use super::apply::ApplyError;
+use super::capability::{Capability, Start, Step, Verbs};
+use super::desired::{NatMapping, NatPolicy};
+use super::forwarder_state::ForwarderState;
+use crate::acl::flow_vrf;
+use crate::nat::statics::{Static, Statics};
+use crate::nat::{Counts, INPUT_NODE, Nat, Policy, Prefix4};
+
+/// A policy in force.
+#[derive(Clone, Debug)]
+struct ActivePolicy {
+    policy: NatPolicy,
+    /// The index of its interface, and the VRF of that.
+    interface: u32,
+    vrf: u16,
+    /// The primary address of its interface, if it has no pools.
+    address: Option<u32>,
+    number: u32,
+    counts: Arc<Counts>,
+}
+
+impl ActivePolicy {
+    /// Whether its flows go on by another one.
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.policy, self.interface, self.vrf, self.address)
+            == (&other.policy, other.interface, other.vrf, other.address)
+    }
+
+    fn pools(&self) -> Vec<Prefix4> {
+        let own = self.address.map(|network| Prefix4 { network, length: 32 });
+        self.policy.pools.iter().copied().chain(own).collect()
+    }
+}
+
+/// A static mapping in force.
+#[derive(Clone, Debug)]
+struct ActiveMapping {
+    mapping: NatMapping,
+    vrf: u16,
+    number: u32,
+}
+
+impl ActiveMapping {
+    /// As workers need it.
+    fn compiled(&self) -> Static {
+        Static {
+            number: self.number,
+            instance: self.mapping.instance,
+            vrf: self.vrf,
+            protocol: self.mapping.protocol,
+            internal: self.mapping.internal,
+            external: self.mapping.external,
+            ports: self.mapping.ports,
+        }
+    }
+}
+
+/// Policies and mappings in force.
+#[derive(Default)]
+pub(super) struct NatState {
+    policies: Vec<ActivePolicy>,
+    mappings: Vec<ActiveMapping>,
+    /// The external interfaces.
+    external: BTreeSet<u32>,
+    /// External addresses, as first and last one, with their VRF.
+    ranges: Vec<(u16, u32, u32)>,
+    last_number: u32,
+    epoch: u32,
+    /// Whether interfaces translate.
+    is_on: bool,
+}
+
+impl Capability for NatState {
+    const VERBS: Verbs = Verbs {
+        apply: ForwarderState::apply_nat,
+        flags: |state, index, _| {
+            state.shared.set_feature(index, INPUT_NODE, state.capabilities.nat.is_on.into());
+            0
+        },
+        limits: ForwarderState::add_nat_limits,
+        entries: ForwarderState::add_nat_entries,
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
+}
+
+impl NatState {
+    fn next_number(&mut self) -> u32 {
+        // 0: none. Numbers come back after 2^32 changes.
+        self.last_number = self.last_number.wrapping_add(1).max(1);
+        self.last_number
+    }
+}
+
+impl ForwarderState {
+    /// The argument of the output feature of an interface.
+    pub(super) fn nat_output_argument(&self, index: u32) -> u32 {
+        self.capabilities.nat.external.contains(&index).into()
+    }
+
+    /// Whether hosts on the link of an interface reach an address by this router, as it is an external one: then the
+    /// router answers for it.
+    pub(super) fn is_nat_address(&self, interface: u32, address: Ipv4Addr) -> bool {
+        let nat = &self.capabilities.nat;
+        if !nat.external.contains(&interface) {
+            return false;
+        }
+        let Some(state) = self.interface(interface) else { return false };
+        let (vrf, bits) = (flow_vrf(self.vrf_id(state.vrf)), address.to_bits());
+        let is_in =
+            |(of, first, last): &(u16, u32, u32)| *of == vrf && (*first..=*last).contains(&bits);
+        let own = self.addresses.of(interface);
+        nat.ranges.iter().any(is_in) && own.is_some_and(|own| own.is_on_link4(address))
+    }
+
+    fn apply_nat(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
+        let (desired, touched) = (step.desired(), step.touched);
+        let nat = &self.capabilities.nat;
+        let is_touched = touched.nat.is_some()
+            || desired.nat.policies.iter().any(|it| touched.interfaces.contains_key(&it.interface))
+            || !touched.vrfs.is_empty()
+            || nat.external.iter().any(|it| step.interfaces.indexes.contains(it));
+        if !is_touched || desired.nat.is_empty() && !nat.is_on {
+            return Ok(());
+        }
+        let policies: Vec<ActivePolicy> =
+            desired.nat.policies.iter().filter_map(|it| self.active_policy(it)).collect();
+        let mappings: Vec<ActiveMapping> =
+            desired.nat.mappings.iter().filter_map(|it| self.active_mapping(it)).collect();
+        let is_on = !desired.nat.is_empty();
+        self.number_nat(policies, mappings);
+        let external = self.capabilities.nat.policies.iter().map(|it| it.interface).collect();
+        let former = std::mem::replace(&mut self.capabilities.nat.external, external);
+        if is_on {
+            self.publish_nat();
+        }
+        if self.capabilities.nat.is_on != is_on {
+            self.capabilities.nat.is_on = is_on;
+            for index in self.interface_indexes() {
+                self.shared.set_feature(index, INPUT_NODE, is_on.into());
+                self.pause(1);
+            }
+        }
+        let now = self.capabilities.nat.external.clone();
+        let changed: Vec<u32> = former.symmetric_difference(&now).copied().collect();
+        for index in &changed {
+            let full = self.renew_output_features(*index);
+            full.map_err(|full| ApplyError::full("nat", &full))?;
+            self.pause(1);
+        }
+        if !changed.is_empty() {
+            self.publish_interfaces();
+        }
+        if !is_on {
+            self.publish_nat();
+        }
+        Ok(())
+    }
+
+    fn active_policy(&self, policy: &NatPolicy) -> Option<ActivePolicy> {
+        let interface = self.index_of(&policy.interface)?;
+        let state = self.interface(interface)?;
+        let mut addresses = state.desired.ip4.addresses.iter();
+        let own = addresses.find_map(|(address, _)| match address {
+            IpAddr::V4(it) => Some(it.to_bits()),
+            IpAddr::V6(_) => None,
+        });
+        Some(ActivePolicy {
+            policy: policy.clone(),
+            interface,
+            vrf: flow_vrf(self.vrf_id(state.vrf)),
+            address: own.filter(|_| policy.pools.is_empty()),
+            number: 0,
+            counts: Arc::default(),
+        })
+    }
+
+    fn active_mapping(&self, mapping: &NatMapping) -> Option<ActiveMapping> {
+        let vrf = flow_vrf(self.vrf_id(self.vrfs.slot_of(&mapping.vrf)?));
+        Some(ActiveMapping { mapping: mapping.clone(), vrf, number: 0 })
+    }
+
+    /// Takes what is desired as what is in force. What stays as it is keeps its number and its counters.
+    fn number_nat(&mut self, mut policies: Vec<ActivePolicy>, mut mappings: Vec<ActiveMapping>) {
+        let nat = &mut self.capabilities.nat;
+        for policy in &mut policies {
+            let former = nat.policies.iter().find(|it| it.is_same(policy)).cloned();
+            match former {
+                Some(former) => (policy.number, policy.counts) = (former.number, former.counts),
+                None => policy.number = nat.next_number(),
+            }
+        }
+        let key = |it: &ActiveMapping| (it.mapping.instance, it.mapping.index);
+        let known: BTreeMap<(u32, u32), ActiveMapping> =
+            nat.mappings.iter().map(|it| (key(it), it.clone())).collect();
+        for mapping in &mut mappings {
+            let former = known.get(&key(mapping));
+            let same = former.filter(|it| (&it.mapping, it.vrf) == (&mapping.mapping, mapping.vrf));
+            mapping.number = same.map_or_else(|| nat.next_number(), |it| it.number);
+        }
+        (nat.policies, nat.mappings) = (policies, mappings);
+        nat.epoch = nat.epoch.wrapping_add(1);
+    }
+
+    fn publish_nat(&mut self) {
+        let nat = &self.capabilities.nat;
+        let policy = |it: &ActivePolicy| Policy {
+            number: it.number,
+            instance: it.policy.instance,
+            interface: it.interface,
+            subscribers: it.policy.subscribers.clone(),
+            exempt: it.policy.exempt.clone(),
+            pools: it.pools(),
+            ports: it.policy.ports,
+            mapping: it.policy.mapping,
+            filtering: it.policy.filtering,
+            counts: it.counts.clone(),
+        };
+        let of_policies = nat.policies.iter().flat_map(|it| {
+            it.pools().into_iter().map(move |pool| (it.vrf, pool.network, pool.last()))
+        });
+        let of_mappings = nat.mappings.iter().map(|it| {
+            let external = it.mapping.external;
+            (it.vrf, external.network, external.last())
+        });
+        let policies_numbers = nat.policies.iter().map(|it| it.number);
+        let mut numbers: Vec<u32> =
+            policies_numbers.chain(nat.mappings.iter().map(|it| it.number)).collect();
+        numbers.sort_unstable();
+        let ranges = joined(of_policies.chain(of_mappings).collect());
+        let published = Nat {
+            policies: nat.policies.iter().map(policy).collect(),
+            statics: Statics::of(nat.mappings.iter().map(ActiveMapping::compiled).collect()),
+            external: ranges.clone(),
+            numbers,
+            epoch: nat.epoch,
+        };
+        self.shared.nat.publish(published, &mut self.graveyard);
+        self.capabilities.nat.ranges = ranges;
+    }
+}
+
+/// Ranges in order, those that overlap joined.
+fn joined(mut ranges: Vec<(u16, u32, u32)>) -> Vec<(u16, u32, u32)> {
+    ranges.sort_unstable();
+    let mut joined: Vec<(u16, u32, u32)> = Vec::with_capacity(ranges.len());
+    for (vrf, first, last) in ranges {
+        match joined.last_mut() {
+            Some(known) if known.0 == vrf && first <= known.2 => known.2 = known.2.max(last),
+            _ => joined.push((vrf, first, last)),
+        }
+    }
+    joined
+}

@@ -1,0 +1,269 @@
+//! Translated flows: they have a second key, and belong to a policy or a static mapping of address translation.
+
+use stoa_tables::flow_table::{
+    Created, Direction, FlowEntry, FlowKey, Kind as Memory, Match, NewFlow, Tuple,
+};
+
+use super::pieces::Passed;
+use super::spliced::SPLICED;
+use super::{Admission, Opened, SUSPENDED, Seen, Side};
+use crate::flow::fields::Kind;
+use crate::flow::flows::{Flows, Now};
+use crate::flow::tcp::Tcp;
+use crate::nat::mappings::End;
+
+/// The bit of the word of a mapping of flows that began outside.
+const INBOUND: u32 = 1 << 31;
+
+/// What a translated flow uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// The number of the policy or static mapping.
+    pub number: u32,
+    /// The number of the dynamic mapping, if it has one.
+    pub mapping: Option<u32>,
+    /// Whether the first packet came from outside.
+    pub is_inbound: bool,
+}
+
+impl Uses {
+    /// Those of a flow; 0s: it is not translated.
+    pub fn of(flow: &FlowEntry<'_>) -> Self {
+        let word = flow.spare(1).unwrap_or(0);
+        Self {
+            number: flow.spare(0).unwrap_or(0),
+            mapping: (word & !INBOUND).checked_sub(1),
+            is_inbound: word & INBOUND != 0,
+        }
+    }
+
+    fn words(self) -> [u32; 2] {
+        let inbound = if self.is_inbound { INBOUND } else { 0 };
+        [self.number, self.mapping.map_or(0, |id| id + 1) | inbound]
+    }
+}
+
+/// How a flow is to be translated.
+#[derive(Clone, Copy, Debug)]
+pub struct Translation {
+    /// The key of its replies.
+    pub reply_key: FlowKey,
+    /// What it uses.
+    pub uses: Uses,
+    /// The epoch of the rules, and whether there are any: then the flow admits nothing by itself.
+    pub epoch: u16,
+    /// As above.
+    pub has_rules: bool,
+}
+
+/// What has to be released when a flow is over.
+pub(super) struct Ended {
+    /// The zone to which it is half open; 0: it is not.
+    zone: u16,
+    is_translated: bool,
+    /// Its mapping, the external end, and the host at the other end.
+    mapping: Option<(u32, End, u32)>,
+}
+
+impl Ended {
+    #[inline]
+    pub(super) fn of(flow: &FlowEntry<'_>) -> Self {
+        let is_translated = flow.has_second();
+        let mapping = if is_translated { mapping_of(flow) } else { None };
+        Self { zone: flow.zone_pair(), is_translated, mapping }
+    }
+
+    #[inline]
+    pub(super) fn note(&self, flows: &Flows) {
+        if self.zone != 0 {
+            flows.syn_cookies().closed(self.zone.into());
+        }
+        if self.is_translated {
+            flows.note_translated(false);
+            if let Some((id, external, host)) = self.mapping {
+                flows.mappings().release(id);
+                flows.mappings().release_host(external, host);
+            }
+        }
+    }
+}
+
+/// The mapping of a flow, with its external end and the other end's address.
+#[cold]
+fn mapping_of(flow: &FlowEntry<'_>) -> Option<(u32, End, u32)> {
+    let uses = Uses::of(flow);
+    let key = if uses.is_inbound { flow.key() } else { flow.reply_key() };
+    let Tuple::Ip4(it) = key.tuple else { return None };
+    let (address, port) = (it.destination, it.destination_port);
+    let external = End { address, port, protocol: it.protocol, vrf: key.vrf };
+    Some((uses.mapping?, external, it.source))
+}
+
+impl Side {
+    /// The memory of its flows.
+    pub(super) fn kind(&self, is_translated: bool) -> Memory {
+        match (self.is_ip4, is_translated) {
+            (true, false) => Memory::Ip4,
+            (true, true) => Memory::TranslatedIp4,
+            (false, false) => Memory::Ip6,
+            (false, true) => Memory::TranslatedIp6,
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_ended(&self, ended: &Ended) {
+        ended.note(&self.flows);
+    }
+
+    /// The tables.
+    pub fn flows(&self) -> &Flows {
+        &self.flows
+    }
+
+    /// Whether a flow, of whichever worker, is translated.
+    #[inline(always)]
+    pub fn is_translated(&self, id: u32) -> bool {
+        self.reader.entry(id).has_second()
+    }
+
+    /// Asks for room for a translated flow.
+    pub fn make_translated_room(&mut self) {
+        self.make_room(self.kind(true));
+    }
+
+    /// Creates a translated flow by its first packet.
+    pub fn create_translated(
+        &mut self,
+        key: FlowKey,
+        packet: &Seen<'_>,
+        it: &Translation,
+        now: Now,
+    ) -> Opened {
+        let admission =
+            Admission { epoch: it.epoch, rule: 0, profile: 0, is_confirmed: !it.has_rules };
+        let new = match self.new_flow((key, Some(it.reply_key)), packet, admission) {
+            Ok(new) => new,
+            Err(opened) => return opened,
+        };
+        let new = NewFlow { flags: if it.has_rules { SUSPENDED } else { new.flags }, ..new };
+        match self.insert(&new, packet, now) {
+            Ok(id) => {
+                self.note_uses(id, it.uses);
+                Opened::New
+            }
+            Err(opened) => opened,
+        }
+    }
+
+    /// Creates a translated flow in the place of one that was [taken](Self::take), which has counted the packet.
+    pub fn replace_by_translated(
+        &mut self,
+        former: &NewFlow,
+        packet: &Seen<'_>,
+        it: &Translation,
+        now: Now,
+    ) -> Opened {
+        let new = NewFlow { reply_key: Some(it.reply_key), ..*former };
+        let look = now.tick.wrapping_add(self.profiles.timeouts[usize::from(new.class)]);
+        let id = match self.owner.create(&new, now.tick, look) {
+            Ok(Created::New(id)) => id,
+            Ok(Created::Existing(found)) => return Opened::Existing(found),
+            Err(refused) => return self.refusal(refused),
+        };
+        self.flows.note_translated(true);
+        self.note_uses(id, it.uses);
+        let flow = self.owner.entry(id);
+        flow.count(Direction::Original, 1, packet.place.length().into());
+        self.has_created = true;
+        if packet.kind.0 & Kind::FIRST != 0 {
+            let passed = Passed { id, start: flow.start(), direction: Direction::Original };
+            self.pieces.replace((packet, new.key.vrf), passed);
+        }
+        Opened::New
+    }
+
+    /// Removes an own flow that another one is to replace, with what makes that one. What it counts for its zone, the
+    /// other one counts. `None`: another worker holds its bucket; or it is spliced, and over.
+    pub fn take(&mut self, id: u32) -> Option<NewFlow> {
+        let flow = self.reader.entry(id);
+        if flow.flags() & SPLICED != 0 {
+            self.remove(id);
+            return None;
+        }
+        let new = NewFlow {
+            epoch: flow.epoch(),
+            class: flow.class(),
+            flags: flow.flags(),
+            rule: flow.rule(),
+            zone_pair: flow.zone_pair(),
+            tcp: flow.tcp(),
+            ..NewFlow::new(flow.key(), None)
+        };
+        let ended = Ended { zone: 0, ..Ended::of(&flow) };
+        self.owner.remove(id).ok()?;
+        self.note_ended(&ended);
+        Some(new)
+    }
+
+    /// A flow that was taken has no successor.
+    pub fn give_up(&self, taken: &NewFlow) {
+        Ended { zone: taken.zone_pair, is_translated: false, mapping: None }.note(&self.flows);
+    }
+
+    fn note_uses(&self, id: u32, uses: Uses) {
+        let flow = self.owner.entry(id);
+        for (at, word) in uses.words().into_iter().enumerate() {
+            flow.set_spare(at, word);
+        }
+    }
+
+    /// The flow of the first one of the packet of a later fragment, if that has passed.
+    #[cold]
+    pub fn flow_of_piece(&self, packet: &Seen<'_>, vrf: u16, now: Now) -> Option<Match> {
+        let passed = self.pieces.known((packet, vrf), now.tick)?;
+        self.entry_of(passed).map(|_| Match::of_received(passed.id, passed.direction))
+    }
+
+    /// Removes own translated flows among some ids that are to end; where it goes on, if it does.
+    pub fn end_translated(
+        &mut self,
+        (first, most): (u32, u32),
+        ends: impl Fn(Uses) -> bool,
+    ) -> Option<u32> {
+        let capacity = self.flows.capacity(self.is_ip4);
+        let end = first.saturating_add(most).min(capacity);
+        for id in first..end {
+            let flow = self.reader.entry(id);
+            if flow.is_live()
+                && flow.has_second()
+                && flow.owner() == self.owner.number()
+                && ends(Uses::of(&flow))
+            {
+                self.remove(id);
+            }
+        }
+        (end < capacity).then_some(end)
+    }
+
+    /// A packet of an own translated flow that rules have let pass keeps it alive, whatever admits the flow.
+    #[cold]
+    pub fn keep_alive(&self, id: u32, now: Now) {
+        self.owner.entry(id).refresh(now.tick);
+    }
+
+    /// Whether the TCP segment that an ICMP error quotes by its sequence number may be under way in a flow, of whichever
+    /// worker (RFC 5927). Others always may.
+    pub fn is_under_way(&self, found: Match, sequence: Option<u32>) -> bool {
+        let Some(id) = found.id() else { return false };
+        let words = self.reader.entry(id).tcp();
+        sequence.is_none_or(|it| Tcp::from_words(words).is_under_way(found.direction(), it))
+    }
+
+    /// A flow that nothing but translation concerns, and that no rule has judged since rules have gone: it is settled
+    /// by this epoch.
+    #[cold]
+    pub fn settle(&mut self, id: u32, epoch: u16, now: Now) {
+        let profile = crate::flow::profiles::profile_of(self.reader.entry(id).class());
+        self.judge(id, Admission { epoch, rule: 0, profile, is_confirmed: true }, now);
+    }
+}

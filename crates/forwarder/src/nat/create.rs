@@ -1,0 +1,423 @@
+//! First packets: which ends they get, and the flow that remembers it. Nothing here is in the way of further packets.
+
+use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::{Ends, FlowError, FlowKey, Tuple};
+use stoa_wire::protocol::ICMP4;
+
+use super::mappings::End;
+use super::rewrite::has_free_ports;
+use super::statics::StaticEnd;
+use super::{Counts, Filtering, Mapping, Nat, NatWorker, Outbound, Policy, choice};
+use crate::acl;
+use crate::drops::Drop;
+use crate::flow::flows::Now;
+use crate::flow::tcp::Direction;
+use crate::flow::tracker::{Opened, Seen, Side, Translation, Uses, fits};
+use crate::shared::Shared;
+
+/// What creates flows.
+pub(super) struct Maker<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) nat: &'a Nat,
+    pub(super) policy: Option<acl::Policy>,
+    pub(super) side: &'a mut Side,
+    pub(super) worker: &'a mut NatWorker,
+    pub(super) now: Now,
+}
+
+/// A packet without a translated flow.
+#[derive(Clone, Copy)]
+pub(super) struct First<'a> {
+    pub(super) packet: Seen<'a>,
+    /// Its key in the VRF of the receiving interface.
+    pub(super) key: FlowKey,
+    /// The column `ports` of it.
+    pub(super) ports: u32,
+    /// Its flow that rules have admitted, of this worker.
+    pub(super) untranslated: Option<u32>,
+}
+
+/// The end to which a source is translated.
+struct Source {
+    external: End,
+    uses: Uses,
+}
+
+impl First<'_> {
+    fn flow(&self) -> Flow<u32> {
+        match self.key.tuple {
+            Tuple::Ip4(flow) => flow,
+            Tuple::Ip6(_) => {
+                Flow { source: 0, destination: 0, source_port: 0, destination_port: 0, protocol: 0 }
+            }
+        }
+    }
+
+    fn internal(&self) -> End {
+        let Flow { source, source_port, protocol, .. } = self.flow();
+        End { address: source, port: source_port, protocol, vrf: self.key.vrf }
+    }
+
+    /// Whether it can begin a flow.
+    fn begins_flow(&self) -> Result<(), Drop> {
+        if fits(self.packet.kind, self.ports, Direction::Original) {
+            return Ok(());
+        }
+        let is_icmp = self.packet.kind.protocol() == ICMP4;
+        Err(if is_icmp { Drop::Nat44Icmp } else { Drop::Nat44Malformed })
+    }
+}
+
+/// The ends of a packet whose replies have this key.
+fn ends_of(reply: &FlowKey) -> Ends {
+    match reply.tuple {
+        Tuple::Ip4(it) => Ends {
+            source: it.destination,
+            destination: it.source,
+            ports: u32::from(it.destination_port) << 16 | u32::from(it.source_port),
+        },
+        Tuple::Ip6(_) => Ends::default(),
+    }
+}
+
+impl Maker<'_> {
+    /// A packet on its way out of an external interface, of this VRF: its new ends.
+    pub(super) fn outbound(
+        &mut self,
+        first: &First<'_>,
+        decision: Outbound<'_>,
+        vrf: u16,
+    ) -> Result<Ends, Drop> {
+        first.begins_flow()?;
+        let Flow { destination, source_port, destination_port, protocol, .. } = first.flow();
+        // Its replies, when the source has this end.
+        let reply = |address: u32, port: u16| {
+            let flow = Flow {
+                source: destination,
+                destination: address,
+                source_port: destination_port,
+                destination_port: port,
+                protocol,
+            };
+            FlowKey::ip4(flow, vrf)
+        };
+        match decision {
+            Outbound::Untranslated => Err(Drop::Nat44Untranslated),
+            Outbound::Refused(policy) => {
+                Counts::add(&policy.counts.no_address);
+                Err(Drop::Nat44NoAddress)
+            }
+            Outbound::Static(number, StaticEnd { address, port }) => {
+                let uses = Uses { number, ..Uses::default() };
+                let port = port.unwrap_or(source_port);
+                self.make(first, uses, |_| Some(reply(address, port)))
+            }
+            Outbound::By(policy) => self.by_policy(first, policy, vrf, reply),
+        }
+    }
+
+    /// A packet whose source a policy translates. `reply`: the key of its replies for an external end.
+    fn by_policy(
+        &mut self,
+        first: &First<'_>,
+        policy: &Policy,
+        vrf: u16,
+        reply: impl Fn(u32, u16) -> FlowKey,
+    ) -> Result<Ends, Drop> {
+        let made = if policy.mapping == Mapping::EndpointIndependent
+            && has_free_ports(first.flow().protocol)
+        {
+            self.by_mapping(first, policy, vrf, reply)
+        } else {
+            self.by_flow(first, policy, vrf, reply)
+        };
+        match made {
+            Ok(_) => Counts::add(&policy.counts.created),
+            Err(Drop::Nat44NoPort) => Counts::add(&policy.counts.out_of_ports),
+            Err(Drop::Nat44NoAddress) => Counts::add(&policy.counts.no_address),
+            Err(Drop::Nat44TableFull | Drop::FlowTableFull) => {
+                Counts::add(&policy.counts.table_full);
+            }
+            Err(_) => {}
+        }
+        made
+    }
+
+    fn by_flow(
+        &mut self,
+        first: &First<'_>,
+        policy: &Policy,
+        vrf: u16,
+        reply: impl Fn(u32, u16) -> FlowKey,
+    ) -> Result<Ends, Drop> {
+        let Flow { source, source_port, protocol, .. } = first.flow();
+        let hash = choice::hash(source, first.key.vrf);
+        let address = policy.address_of(hash).ok_or(Drop::Nat44NoAddress)?;
+        let uses = Uses { number: policy.number, ..Uses::default() };
+        let nat = self.nat;
+        let is_free = |port: &u16| !is_static(nat, vrf, (protocol, address, *port));
+        let ports = self.ports(policy.ports, (protocol, source_port));
+        let candidates: Ports = ports.filter(is_free).collect();
+        self.make(first, uses, |at| candidates.get(at).map(|port| reply(address, port)))
+    }
+
+    fn by_mapping(
+        &mut self,
+        first: &First<'_>,
+        policy: &Policy,
+        vrf: u16,
+        reply: impl Fn(u32, u16) -> FlowKey,
+    ) -> Result<Ends, Drop> {
+        let Source { external, uses } = self.mapped(first.internal(), policy, vrf)?;
+        let host = first.flow().destination;
+        self.with_host(policy, (external, host), uses, |maker| {
+            maker.make(first, uses, |at| (at == 0).then(|| reply(external.address, external.port)))
+        })
+    }
+
+    /// Makes a flow of a mapping that is held, towards a host; without a flow, the mapping is released.
+    fn with_host(
+        &mut self,
+        policy: &Policy,
+        (external, host): (End, u32),
+        uses: Uses,
+        make: impl FnOnce(&mut Self) -> Result<Ends, Drop>,
+    ) -> Result<Ends, Drop> {
+        let mappings = self.shared.flows.mappings();
+        let is_held = policy.filtering != Filtering::Address
+            || self.worker.owner().is_some_and(|owner| {
+                owner.hold_host(mappings, (external, host), self.now.tick).is_ok()
+            });
+        let made = if is_held { make(self) } else { Err(Drop::Nat44TableFull) };
+        if made.is_err() {
+            if let Some(id) = uses.mapping {
+                mappings.release(id);
+            }
+            if is_held {
+                mappings.release_host(external, host);
+            }
+        }
+        made
+    }
+
+    /// The external end of an internal one, by its mapping, which is held.
+    fn mapped(&mut self, internal: End, policy: &Policy, vrf: u16) -> Result<Source, Drop> {
+        let mappings = self.shared.flows.mappings();
+        let number = policy.number;
+        let uses = |id| Uses { number, mapping: Some(id), is_inbound: false };
+        if let Some(known) = mappings.of_internal(internal, number) {
+            let is_held = mappings.hold(known.id);
+            let source = Source { external: known.external, uses: uses(known.id) };
+            return is_held.then_some(source).ok_or(Drop::FlowContended);
+        }
+        let hash = choice::hash(internal.address, internal.vrf);
+        let address = policy.address_of(hash).ok_or(Drop::Nat44NoAddress)?;
+        let protocol = internal.protocol;
+        let nat = self.nat;
+        let is_free = |port: &u16| !is_static(nat, vrf, (protocol, address, *port));
+        let ports = self.ports(policy.ports, (protocol, internal.port));
+        let candidates: Ports = ports.filter(is_free).collect();
+        let owner = self.worker.owner().ok_or(Drop::FlowContended)?;
+        for port in candidates.iter() {
+            let external = End { address, port, protocol, vrf };
+            match owner.create(mappings, (internal, external), number, self.now.tick) {
+                Ok(id) => return Ok(Source { external, uses: uses(id) }),
+                Err(FlowError::ReplyKeyTaken) => {}
+                Err(FlowError::Contended) => return Err(Drop::FlowContended),
+                Err(_) => return Err(Drop::Nat44TableFull),
+            }
+        }
+        Err(Drop::Nat44NoPort)
+    }
+
+    /// A packet to an external address: its new ends. `is_outside`: it comes from an external interface. `None`: there
+    /// is no mapping that lets it in.
+    pub(super) fn inbound(
+        &mut self,
+        first: &First<'_>,
+        is_outside: bool,
+    ) -> Option<Result<Ends, Drop>> {
+        let Flow { source, destination, destination_port, protocol, .. } = first.flow();
+        let vrf = first.key.vrf;
+        // ICMP queries have no port at the end that answers.
+        let port = (protocol != ICMP4).then_some(destination_port);
+        if let Some((it, end)) = self.nat.statics.of_external(vrf, (protocol, destination, port)) {
+            let number = it.number;
+            let policies = self.nat.policies.iter();
+            let by = policies.filter(|by| by.instance == it.instance && by.has_subscriber(source));
+            let by = by.clone().next();
+            let uses = Uses { number, mapping: None, is_inbound: true };
+            let internal = (end.address, end.port.unwrap_or(destination_port));
+            return Some(self.to_internal(first, (internal, uses), (is_outside, by)));
+        }
+        if protocol == ICMP4 || !has_free_ports(protocol) {
+            return None;
+        }
+        let external = End { address: destination, port: destination_port, protocol, vrf };
+        let mappings = self.shared.flows.mappings();
+        let known = mappings.of_external(external)?;
+        let policy = self.nat.policy(known.policy)?;
+        let is_let_in = match policy.filtering {
+            // Whom it has sent to has a flow. Hosts inside could send to the internal end as well: two of them that open a
+            // way for each other need no more than that.
+            Filtering::AddressAndPort => !is_outside,
+            Filtering::Address => !is_outside || mappings.reaches(external, source),
+            Filtering::Anyone => true,
+        };
+        if !is_let_in || !mappings.hold(known.id) {
+            return None;
+        }
+        let uses = Uses { number: policy.number, mapping: Some(known.id), is_inbound: true };
+        let internal = (known.internal.address, known.internal.port);
+        Some(self.with_host(policy, (external, source), uses, |maker| {
+            let made = maker.to_internal(first, (internal, uses), (is_outside, Some(policy)));
+            if made.is_ok() {
+                Counts::add(&policy.counts.created);
+            }
+            made
+        }))
+    }
+
+    /// A packet whose destination is an internal end. From inside, its source is translated as well, so that answers
+    /// come back to the router (RFC 4787 REQ-9).
+    fn to_internal(
+        &mut self,
+        first: &First<'_>,
+        ((address, port), uses): ((u32, u16), Uses),
+        (is_outside, policy): (bool, Option<&Policy>),
+    ) -> Result<Ends, Drop> {
+        first.begins_flow()?;
+        let Flow { source, destination, source_port, protocol, .. } = first.flow();
+        let vrf = first.key.vrf;
+        let reply = |to: u32, to_port: u16| {
+            let flow = Flow {
+                source: address,
+                destination: to,
+                source_port: port,
+                destination_port: to_port,
+                protocol,
+            };
+            FlowKey::ip4(flow, vrf)
+        };
+        if is_outside {
+            return self.make(first, uses, |at| (at == 0).then(|| reply(source, source_port)));
+        }
+        let instance = policy.map(|it| it.instance);
+        let known = instance.and_then(|instance| {
+            self.nat.statics.of_internal(instance, (protocol, source, Some(source_port)))
+        });
+        if let Some((_, end)) = known {
+            let port = end.port.unwrap_or(source_port);
+            return self.make(first, uses, |at| (at == 0).then(|| reply(end.address, port)));
+        }
+        let is_mapped =
+            |it: &&Policy| it.mapping == Mapping::EndpointIndependent && has_free_ports(protocol);
+        if let Some(policy) = policy.filter(is_mapped) {
+            let Source { external, uses: of_source } =
+                self.mapped(first.internal(), policy, vrf)?;
+            let end = (external.address, external.port);
+            // The flow can hold one mapping only: that of the destination, or else that of the source.
+            let uses = if uses.mapping.is_some() { uses } else { of_source };
+            let made = self.make(first, uses, |at| (at == 0).then(|| reply(end.0, end.1)));
+            if (made.is_err() || uses.is_inbound)
+                && let Some(id) = of_source.mapping
+            {
+                self.shared.flows.mappings().release(id);
+            }
+            return made;
+        }
+        // An external address that comes back to this flow.
+        let of_policy = policy.filter(|it| it.mapping != Mapping::Static);
+        let hash = choice::hash(source, vrf);
+        let own = of_policy.and_then(|it| it.address_of(hash)).unwrap_or(destination);
+        let range = of_policy.map_or((1024, u16::MAX), |it| it.ports);
+        let candidates: Ports = self.ports(range, (protocol, source_port)).collect();
+        self.make(first, uses, |at| candidates.get(at).map(|port| reply(own, port)))
+    }
+
+    fn ports(
+        &mut self,
+        range: (u16, u16),
+        internal: (u8, u16),
+    ) -> impl Iterator<Item = u16> + use<'_> {
+        choice::ports(range, internal, || self.worker.random())
+    }
+
+    /// Creates the flow with the first key of replies that is free. `reply_key`: the one to try, by number.
+    fn make(
+        &mut self,
+        first: &First<'_>,
+        uses: Uses,
+        reply_key: impl Fn(usize) -> Option<FlowKey>,
+    ) -> Result<Ends, Drop> {
+        let Some(reply) = reply_key(0) else { return Err(Drop::Nat44NoPort) };
+        if reply == first.key.reversed() {
+            // Its external end is its own.
+            return Ok(ends_of(&reply));
+        }
+        let taken = match first.untranslated {
+            Some(id) => Some(self.side.take(id).ok_or(Drop::FlowContended)?),
+            None => None,
+        };
+        self.side.make_translated_room();
+        let (epoch, has_rules) = self.policy.map_or((0, true), |it| (it.epoch, !it.is_bare));
+        let mut refused = Drop::Nat44NoPort;
+        for at in 0..Ports::MOST {
+            let Some(reply_key) = reply_key(at) else { break };
+            let it = Translation { reply_key, uses, epoch, has_rules };
+            let opened = match &taken {
+                Some(former) => {
+                    self.side.replace_by_translated(former, &first.packet, &it, self.now)
+                }
+                None => self.side.create_translated(first.key, &first.packet, &it, self.now),
+            };
+            match opened {
+                Opened::New => return Ok(ends_of(&reply_key)),
+                Opened::PortTaken => continue,
+                Opened::Existing(_) => refused = Drop::FlowContended,
+                Opened::Untracked => refused = Drop::TcpNoConnection,
+                Opened::Drop(reason) => refused = reason,
+            }
+            break;
+        }
+        if let Some(former) = &taken {
+            self.side.give_up(former);
+        }
+        Err(refused)
+    }
+}
+
+/// Whether a static mapping has an external end.
+fn is_static(nat: &Nat, vrf: u16, (protocol, address, port): (u8, u32, u16)) -> bool {
+    nat.statics.of_external(vrf, (protocol, address, Some(port))).is_some()
+}
+
+/// Ports to try, in their order.
+struct Ports {
+    all: [u16; Self::MOST],
+    count: usize,
+}
+
+impl Ports {
+    /// More than [`choice::ports`] has.
+    const MOST: usize = 192;
+
+    fn get(&self, at: usize) -> Option<u16> {
+        self.all[..self.count].get(at).copied()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u16> {
+        self.all[..self.count].iter().copied()
+    }
+}
+
+impl FromIterator<u16> for Ports {
+    fn from_iter<I: IntoIterator<Item = u16>>(ports: I) -> Self {
+        let (mut all, mut count) = ([0; Self::MOST], 0);
+        for (to, port) in all.iter_mut().zip(ports) {
+            *to = port;
+            count += 1;
+        }
+        Self { all, count }
+    }
+}

@@ -1,0 +1,317 @@
+//! `ip4-nat44-input`: gives received packets of translated flows their destinations, and packets to external addresses
+//! those of a mapping. What a mapping does not let in goes to the router itself, if the address is its own.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use stoa_engine::arc::ArcHook;
+use stoa_engine::vector::{LaneSet, flags};
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_tables::flow_table::Match;
+use stoa_wire::protocol::ICMP4;
+
+use super::create::{First, Maker};
+use super::errors::{Found, translate_error};
+use super::lanes::{goes_on, header, seen, translate};
+use super::rewrite::Header;
+use super::{EDGES, INPUT_NODE, Nat, NatWorker, refuse};
+use crate::acl;
+use crate::acl::flow_vrf;
+use crate::acl::log::OfWorker;
+use crate::arcs::{self, IP4_INPUT};
+use crate::drops::Drop;
+use crate::flow::column::Packets;
+use crate::flow::fields::{self, Kind};
+use crate::flow::flows::Now;
+use crate::flow::tracker::{Followed, Side, fits};
+use crate::shared::Shared;
+
+const _: () = assert!(EDGES.len() == 1);
+
+/// Makes the node of one worker.
+pub fn make_input(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
+    let hook = arcs::hook(IP4_INPUT, INPUT_NODE);
+    let foreign = Vec::with_capacity(VECTOR);
+    Box::new(Input { shared: shared.clone(), hook, worker, foreign })
+}
+
+struct Input {
+    shared: Arc<Shared>,
+    hook: ArcHook,
+    worker: usize,
+    /// Lanes whose flow another worker owns, with its number.
+    foreign: Vec<(u8, u8)>,
+}
+
+/// What becomes of a lane.
+enum Fate {
+    /// It goes on.
+    Pass,
+    Drop(Drop),
+    /// The worker with this number follows its flow.
+    Foreign(u8),
+}
+
+/// What decides about lanes without a translated flow that is known already.
+struct Slow<'a> {
+    shared: &'a Shared,
+    nat: &'a Nat,
+    reader: &'a stoa_engine::quiescence::Reader,
+    policy: Option<acl::Policy>,
+    side: &'a mut Side,
+    worker: &'a mut NatWorker,
+    now: Now,
+    is_alone: bool,
+}
+
+impl Node for Input {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let lanes = vector.len();
+        let arc = &self.shared.arcs.ip4_input;
+        let mut next = self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
+        fields::of(self.shared.kernel, vector, Packets::Ip4);
+        let left = self.translate_known(vector);
+        if !left.is_empty() && self.decide(cx, vector, (&left, next)) {
+            next = Next::Lanes;
+        }
+        next
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        if self.maintain(cx) {
+            cx.wake_at(cx.now);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Option<u64> {
+        self.maintain(cx).then_some(cx.now)
+    }
+}
+
+impl Input {
+    /// Translates lanes of flows that have been found and followed; returns the others.
+    #[inline]
+    fn translate_known(&self, vector: &mut Vector) -> LaneSet {
+        let (mut left, reader) = (LaneSet::first_of(0), self.shared.flows.reader(true));
+        let (mut packets, mut bytes) = (0, 0);
+        for lane in 0..vector.len() {
+            let Some(fields) = vector.known_fields() else { break };
+            let found = Match::of_word(fields.flow[lane]);
+            let is_followed = vector.flags[lane] & flags::TRACKED != 0 && found.is_received();
+            let ends = if is_followed { reader.other_ends(found) } else { None };
+            let Some(ends) = ends else {
+                left.insert(lane);
+                continue;
+            };
+            let header = header(fields, lane);
+            if is_to_another(&header, ends) {
+                (packets, bytes) = (packets + 1, bytes + u64::from(vector.length[lane]));
+                translate(vector, lane, &header, ends);
+            }
+        }
+        if packets > 0 {
+            vector.forget_hash();
+            let traffic = self.shared.flows.nat_traffic(self.worker);
+            traffic.in_packets.add(packets);
+            traffic.in_bytes.add(bytes);
+        }
+        left
+    }
+
+    /// Decides about lanes whose flow is not known, or not translated; whether any does not go on.
+    #[inline(never)]
+    fn decide(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        (left, next): (&LaneSet, Next),
+    ) -> bool {
+        let (shared, reader, is_alone) = (&*self.shared, cx.reader, cx.workers() == 1);
+        let (nat, policy) = (shared.nat.read(reader), shared.acls.read(reader).policy());
+        let now = shared.flows.now(cx.now);
+        let Some(OfWorker { flows: Some(tracker), nat: worker, .. }) = cx.local::<OfWorker>()
+        else {
+            return false;
+        };
+        let side = tracker.of(true);
+        let mut slow = Slow { shared, nat, reader, policy, side, worker, now, is_alone };
+        let (mut is_any, mut packets, mut bytes) = (false, 0, 0);
+        if let Next::All(edge) = next {
+            let lanes = vector.len();
+            vector.next[..lanes].fill(edge);
+        }
+        for lane in left.iter() {
+            if !goes_on(vector.next[lane]) {
+                continue;
+            }
+            match slow.decide(vector, lane) {
+                Fate::Pass if vector.flags[lane] & flags::TRANSLATED != 0 => {
+                    (packets, bytes) = (packets + 1, bytes + u64::from(vector.length[lane]));
+                }
+                Fate::Pass => {}
+                Fate::Drop(reason) => {
+                    refuse(vector, lane, reason);
+                    is_any = true;
+                }
+                Fate::Foreign(owner) => {
+                    self.foreign.push((lane as u8, owner));
+                    is_any = true;
+                }
+            }
+        }
+        if packets > 0 {
+            vector.forget_hash();
+            let traffic = self.shared.flows.nat_traffic(self.worker);
+            traffic.in_packets.add(packets);
+            traffic.in_bytes.add(bytes);
+        }
+        self.hand_over(cx, vector);
+        is_any
+    }
+
+    /// Hands lanes to the workers that own their flows.
+    fn hand_over(&mut self, cx: &mut Context<'_>, vector: &mut Vector) {
+        while let Some((_, owner)) = self.foreign.first().copied() {
+            let mut lanes = LaneSet::first_of(0);
+            self.foreign.retain(|(lane, of)| {
+                if *of == owner {
+                    lanes.insert((*lane).into());
+                }
+                *of != owner
+            });
+            cx.hand_over(vector, &lanes, owner.into());
+        }
+    }
+
+    fn maintain(&self, cx: &mut Context<'_>) -> bool {
+        let (shared, now) = (&*self.shared, self.shared.flows.now(cx.now));
+        let nat = shared.nat.read(cx.reader);
+        let Some(OfWorker { flows: Some(tracker), nat: worker, .. }) = cx.local::<OfWorker>()
+        else {
+            return false;
+        };
+        worker.maintain(nat, &shared.flows, tracker.of(true), now)
+    }
+}
+
+/// Whether a packet goes to another end when it is translated: then it is so before its route is looked up. Others get
+/// their sources when they leave.
+#[inline(always)]
+fn is_to_another(header: &Header, ends: stoa_tables::flow_table::Ends) -> bool {
+    let old = header.ends;
+    let has_port = header.kind.0 & Kind::LATER == 0;
+    old.destination != ends.destination || has_port && (old.ports ^ ends.ports) as u16 != 0
+}
+
+impl Slow<'_> {
+    fn decide(&mut self, vector: &mut Vector, lane: usize) -> Fate {
+        let Some(fields) = vector.known_fields() else { return Fate::Pass };
+        let (header, ports) = (header(fields, lane), fields.ports[lane]);
+        let vrf_id = self.shared.attributes.vrf_of(vector.rx_if[lane]);
+        let vrf = flow_vrf(vrf_id);
+        let is_external = self.nat.is_external(vrf, header.ends.destination);
+        if header.kind.malformed().is_some() {
+            let is_lost = is_external && !self.is_own(vrf_id, &header);
+            return if is_lost { Fate::Drop(Drop::Nat44Malformed) } else { Fate::Pass };
+        }
+        if header.kind.0 & Kind::LATER != 0 {
+            let packet = seen(vector, &header, lane);
+            let found = self.side.flow_of_piece(&packet, vrf, self.now);
+            let ends = found.and_then(|found| self.side.reader().other_ends(found));
+            return match ends {
+                Some(ends) if is_to_another(&header, ends) => {
+                    translate(vector, lane, &header, ends);
+                    Fate::Pass
+                }
+                None if is_external && !self.is_own(vrf_id, &header) => {
+                    Fate::Drop(Drop::Nat44Fragment)
+                }
+                _ => Fate::Pass,
+            };
+        }
+        if header.kind.protocol() == ICMP4
+            && translate_error(self.side, (&mut *vector, lane), (&header, ports, vrf))
+                == Found::Translated
+        {
+            return Fate::Pass;
+        }
+        let key = header.key(vrf);
+        let found = self.side.find(&key);
+        let mut untranslated = None;
+        if let Some((found, id)) = found.and_then(|found| Some((found, found.id()?))) {
+            if self.side.is_translated(id) {
+                match self.follow((vector, lane), (&header, ports), (found, id)) {
+                    Some(fate) => return fate,
+                    // A new connection takes its place.
+                    None => self.side.remove(id),
+                }
+            } else {
+                untranslated = self.side.owns(found).then_some(id);
+            }
+        }
+        if !is_external {
+            return Fate::Pass;
+        }
+        let is_outside = self.nat.is_outside(vector.rx_if[lane]);
+        let packet = seen(vector, &header, lane);
+        let first = First { packet, key, ports, untranslated };
+        let (shared, nat, policy, now) = (self.shared, self.nat, self.policy, self.now);
+        let (side, worker) = (&mut *self.side, &mut *self.worker);
+        let mut maker = Maker { shared, nat, policy, side, worker, now };
+        match maker.inbound(&first, is_outside) {
+            Some(Ok(ends)) => {
+                vector.flags[lane] |= flags::TRACKED;
+                translate(vector, lane, &header, ends);
+                Fate::Pass
+            }
+            Some(Err(reason)) => Fate::Drop(reason),
+            None if self.is_own(vrf_id, &header) => Fate::Pass,
+            None => Fate::Drop(Drop::Nat44NoMapping),
+        }
+    }
+
+    /// A packet of a translated flow that rules have let pass, and that nobody has followed. `None`: it begins another
+    /// connection.
+    fn follow(
+        &mut self,
+        (vector, lane): (&mut Vector, usize),
+        (header, ports): (&Header, u32),
+        (found, id): (Match, u32),
+    ) -> Option<Fate> {
+        if !found.is_received() {
+            return Some(Fate::Drop(Drop::Nat44Untranslated));
+        }
+        let direction = found.direction();
+        if !fits(header.kind, ports, direction) {
+            return Some(Fate::Pass);
+        }
+        if vector.flags[lane] & flags::TRACKED == 0 {
+            if !self.is_alone && !self.side.owns(found) {
+                return Some(Fate::Foreign(self.side.reader().entry(id).owner()));
+            }
+            let epoch = self.policy.map_or(0, |it| it.epoch);
+            let packet = seen(vector, header, lane);
+            match self.side.follow((id, direction), &packet, (self.now, epoch)) {
+                Followed::Pass { .. } => {}
+                Followed::Drop(reason) => return Some(Fate::Drop(reason)),
+                Followed::Replace => return None,
+            }
+            self.side.keep_alive(id, self.now);
+            vector.flags[lane] |= flags::TRACKED;
+        }
+        if let Some(fields) = vector.known_fields_mut() {
+            fields.flow[lane] = found.word();
+        }
+        if let Some(ends) = self.side.reader().other_ends(found)
+            && is_to_another(header, ends)
+        {
+            translate(vector, lane, header, ends);
+        }
+        Some(Fate::Pass)
+    }
+
+    /// Whether a packet is for the router itself.
+    fn is_own(&self, vrf: u32, header: &Header) -> bool {
+        self.shared.is_local4((vrf, self.reader), Ipv4Addr::from_bits(header.ends.destination))
+    }
+}

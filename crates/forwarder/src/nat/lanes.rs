@@ -1,0 +1,71 @@
+//! Lanes of a vector as translation sees them.
+
+use stoa_engine::Vector;
+use stoa_engine::vector::{DROP, Fields, HANDED, TAKEN, flags};
+use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::{Ends, FlowKey};
+use stoa_wire::protocol::ICMP4;
+
+use super::rewrite::{self, Header};
+use crate::flow::fields::{Kind, Place};
+use crate::flow::tracker::Seen;
+
+/// The header of a lane.
+#[inline(always)]
+pub(super) fn header(fields: &Fields, lane: usize) -> Header {
+    let kind = Kind(fields.kind[lane]);
+    let ends = Ends {
+        source: fields.source[0][lane],
+        destination: fields.destination[0][lane],
+        ports: kind.flow_ports(fields.ports[lane]),
+    };
+    Header { kind, place: Place(fields.place[lane]), ends }
+}
+
+impl Header {
+    /// The key of the packet in a VRF.
+    pub(super) fn key(&self, vrf: u16) -> FlowKey {
+        let Ends { source, destination, ports } = self.ends;
+        let (source_port, destination_port) = ((ports >> 16) as u16, ports as u16);
+        let protocol = self.kind.protocol();
+        FlowKey::ip4(Flow { source, destination, source_port, destination_port, protocol }, vrf)
+    }
+}
+
+/// A lane for the tracker.
+pub(super) fn seen<'a>(vector: &'a Vector, header: &Header, lane: usize) -> Seen<'a> {
+    Seen { bytes: vector.bytes(lane), kind: header.kind, place: header.place }
+}
+
+/// Whether a lane goes on along the arc.
+#[inline(always)]
+pub(super) fn goes_on(next: u16) -> bool {
+    next & DROP == 0 && next != TAKEN && next != HANDED
+}
+
+/// Gives a lane other ends, and keeps its columns true.
+#[inline(always)]
+pub(super) fn translate(vector: &mut Vector, lane: usize, header: &Header, new: Ends) {
+    rewrite::apply(vector.bytes_mut(lane), header, new);
+    note(vector, lane, header, new);
+}
+
+/// The columns of a lane that has other ends now.
+#[inline(always)]
+pub(super) fn note(vector: &mut Vector, lane: usize, header: &Header, new: Ends) {
+    vector.flags[lane] |= flags::TRANSLATED;
+    let Some(fields) = vector.known_fields_mut() else { return };
+    fields.source[0][lane] = new.source;
+    fields.destination[0][lane] = new.destination;
+    if header.ends.ports == new.ports || header.kind.0 & Kind::LATER != 0 {
+        return;
+    }
+    fields.ports[lane] = if header.kind.protocol() == ICMP4 {
+        // Which half has the identifier depends on who asks; the other one, the type, stays.
+        let old = fields.ports[lane];
+        let is_reply = header.ends.ports >> 16 == new.ports >> 16;
+        old & 0xffff_0000 | (if is_reply { new.ports } else { new.ports >> 16 }) & 0xffff
+    } else {
+        new.ports
+    };
+}

@@ -1,0 +1,327 @@
+//! Translation of IPv4 addresses (NAT44: RFC 4787, 5382, 5508): policies, static mappings, and two nodes.
+//!
+//! A translated flow has two keys: that of its packets in the original direction, and that of the replies. The node of
+//! access lists of received packets finds a packet's flow by either. `ip4-nat44-input` gives packets other destinations:
+//! behind input lists, which see packets as they are on the wire, and before routes. `ip4-nat44-output` gives packets
+//! other sources: behind zone pairs, which see inside addresses, and before output lists. What is translated has the
+//! flag [`TRANSLATED`](stoa_engine::vector::flags::TRANSLATED), so that an ICMP error about it quotes and reaches its
+//! sender.
+
+mod choice;
+mod create;
+mod errors;
+mod input;
+mod lanes;
+pub mod mappings;
+mod output;
+pub mod rewrite;
+pub mod statics;
+mod worker;
+
+pub use errors::restore;
+pub use input::make_input;
+pub use output::make_output;
+pub use worker::{NatWorker, Traffic};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stoa_engine::Vector;
+
+use crate::drops::Drop;
+use crate::icmp::IcmpCause;
+use statics::{StaticEnd, Statics};
+
+/// Next nodes of packets besides those of the arc.
+pub const EDGES: &[&str] = &["icmp4-error"];
+const ERROR: u16 = 0;
+
+/// Drops a lane; one for which no external port or no room is left is answered (RFC 4787 REQ-12, as RFC 7857 advises).
+fn refuse(vector: &mut Vector, lane: usize, reason: Drop) {
+    vector.next[lane] = reason.next();
+    let cause = match reason {
+        Drop::Nat44NoPort => IcmpCause::NoPort,
+        _ => return,
+    };
+    (vector.arg[lane], vector.next[lane]) = (cause.code(), ERROR);
+}
+
+/// The node that translates destinations.
+pub const INPUT_NODE: &str = "ip4-nat44-input";
+/// The node that translates sources.
+pub const OUTPUT_NODE: &str = "ip4-nat44-output";
+
+/// An IPv4 prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Prefix4 {
+    /// The first address.
+    pub network: u32,
+    /// Its length.
+    pub length: u8,
+}
+
+impl Prefix4 {
+    const fn host_bits(self) -> u32 {
+        match u32::MAX.checked_shr(self.length as u32) {
+            Some(bits) => bits,
+            None => 0,
+        }
+    }
+
+    /// Whether an address is in it.
+    #[inline]
+    pub const fn contains(self, address: u32) -> bool {
+        address & !self.host_bits() == self.network
+    }
+
+    /// The last address.
+    pub const fn last(self) -> u32 {
+        self.network | self.host_bits()
+    }
+}
+
+/// RFC 4787 section 5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filtering {
+    /// Only the address and port to which the internal host has sent.
+    #[default]
+    AddressAndPort,
+    /// Any port of an address to which it has sent.
+    Address,
+    /// Anyone.
+    Anyone,
+}
+
+/// How a policy maps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mapping {
+    /// An internal address and port keeps its external ones.
+    #[default]
+    EndpointIndependent,
+    /// Each flow has a port of its own, which other flows to other ends may have too.
+    EndpointDependent,
+    /// Only static mappings translate.
+    Static,
+}
+
+/// What became of packets of a policy. Workers add to it for first packets of flows only.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Flows created.
+    pub created: AtomicU64,
+    /// Packets dropped because no external port was free.
+    pub out_of_ports: AtomicU64,
+    /// Packets dropped because there was no room.
+    pub table_full: AtomicU64,
+    /// Packets dropped because there was no external address.
+    pub no_address: AtomicU64,
+}
+
+impl Counts {
+    fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A policy as workers need it.
+#[derive(Debug)]
+pub struct Policy {
+    /// Its number, which its flows have, and never that of another policy or static mapping.
+    pub number: u32,
+    /// The instance.
+    pub instance: u32,
+    /// The index of the external interface.
+    pub interface: u32,
+    /// Sources that are translated; empty: all.
+    pub subscribers: Vec<Prefix4>,
+    /// Destinations to which packets go as they are.
+    pub exempt: Vec<Prefix4>,
+    /// External addresses.
+    pub pools: Vec<Prefix4>,
+    /// First and last external port.
+    pub ports: (u16, u16),
+    /// How it maps.
+    pub mapping: Mapping,
+    /// Who may send to a mapping.
+    pub filtering: Filtering,
+    /// Counters.
+    pub counts: Arc<Counts>,
+}
+
+impl Policy {
+    /// Whether it translates packets from a source.
+    fn has_subscriber(&self, source: u32) -> bool {
+        self.subscribers.is_empty() || self.subscribers.iter().any(|it| it.contains(source))
+    }
+
+    /// Whether packets to a destination go as they are.
+    fn exempts(&self, destination: u32) -> bool {
+        self.exempt.iter().any(|it| it.contains(destination))
+    }
+
+    /// The external address of a source: always the same (RFC 4787 REQ-2). `hash`: of the source.
+    fn address_of(&self, hash: u32) -> Option<u32> {
+        let count = |pool: &Prefix4| u64::from(pool.host_bits()) + 1;
+        let total: u64 = self.pools.iter().map(count).sum();
+        let mut at = (u64::from(hash) * total) >> 32;
+        for pool in &self.pools {
+            if at < count(pool) {
+                return Some(pool.network | at as u32);
+            }
+            at -= count(pool);
+        }
+        None
+    }
+}
+
+/// What becomes of a packet on its way out of an external interface.
+#[derive(Clone, Copy, Debug)]
+enum Outbound<'a> {
+    /// It goes as it is.
+    Untranslated,
+    /// A static mapping gives it this source.
+    Static(u32, StaticEnd),
+    /// A policy translates it.
+    By(&'a Policy),
+    /// Only static mappings translate, and none of them has its source.
+    Refused(&'a Policy),
+}
+
+/// All policies and static mappings.
+#[derive(Debug, Default)]
+pub struct Nat {
+    /// In their order.
+    pub policies: Vec<Policy>,
+    /// Static mappings.
+    pub statics: Statics,
+    /// External addresses of policies and static mappings, as first and last one, with their VRF, in order.
+    pub external: Vec<(u16, u32, u32)>,
+    /// Numbers of policies and static mappings, in order: flows of others end.
+    pub numbers: Vec<u32>,
+    /// Changes whenever numbers go.
+    pub epoch: u32,
+}
+
+impl Nat {
+    /// Whether nothing is translated.
+    pub fn is_empty(&self) -> bool {
+        self.policies.is_empty() && self.statics.is_empty()
+    }
+
+    /// Whether an address is that of a pool, of a static mapping or of an external interface.
+    #[inline]
+    fn is_external(&self, vrf: u16, address: u32) -> bool {
+        let at = self.external.partition_point(|(of, _, last)| (*of, *last) < (vrf, address));
+        self.external.get(at).is_some_and(|(of, first, _)| *of == vrf && *first <= address)
+    }
+
+    /// Whether a policy has this interface as its external one.
+    fn is_outside(&self, interface: u32) -> bool {
+        self.policies.iter().any(|policy| policy.interface == interface)
+    }
+
+    /// The policy with a number.
+    fn policy(&self, number: u32) -> Option<&Policy> {
+        self.policies.iter().find(|policy| policy.number == number)
+    }
+
+    /// Whether flows with a number go on.
+    fn has_number(&self, number: u32) -> bool {
+        self.numbers.binary_search(&number).is_ok()
+    }
+
+    /// What becomes of a packet that an interface is about to forward. `protocol`, and the source port, or the
+    /// identifier of an ICMP request.
+    fn outbound(
+        &self,
+        interface: u32,
+        (source, destination): (u32, u32),
+        (protocol, port): (u8, Option<u16>),
+    ) -> Outbound<'_> {
+        for policy in self.policies.iter().filter(|policy| policy.interface == interface) {
+            let found = self.statics.of_internal(policy.instance, (protocol, source, port));
+            if found.is_none() && !policy.has_subscriber(source) {
+                continue;
+            }
+            if policy.exempts(destination) {
+                return Outbound::Untranslated;
+            }
+            return match found {
+                Some((number, end)) => Outbound::Static(number, end),
+                None if policy.mapping == Mapping::Static => Outbound::Refused(policy),
+                None => Outbound::By(policy),
+            };
+        }
+        Outbound::Untranslated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix4 {
+        let (address, length) = text.split_once('/').unwrap();
+        let address: std::net::Ipv4Addr = address.parse().unwrap();
+        Prefix4 { network: address.to_bits(), length: length.parse().unwrap() }
+    }
+
+    fn policy(number: u32) -> Policy {
+        Policy {
+            number,
+            instance: 1,
+            interface: 7,
+            subscribers: Vec::new(),
+            exempt: Vec::new(),
+            pools: Vec::new(),
+            ports: (1024, u16::MAX),
+            mapping: Mapping::default(),
+            filtering: Filtering::default(),
+            counts: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn the_first_policy_decides() {
+        let inside = prefix("10.0.0.0/24");
+        let first =
+            Policy { subscribers: vec![inside], exempt: vec![prefix("10.9.0.0/16")], ..policy(1) };
+        let nat = Nat { policies: vec![first, policy(2)], ..Nat::default() };
+        let number = |interface, source: &str, destination: &str| {
+            let [source, destination] = [source, destination].map(|it| prefix(it).network);
+            match nat.outbound(interface, (source, destination), (17, Some(9))) {
+                Outbound::Untranslated => 0,
+                Outbound::By(policy) => policy.number,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(number(7, "10.0.0.9/32", "192.0.2.1/32"), 1);
+        assert_eq!(number(7, "10.0.1.9/32", "192.0.2.1/32"), 2);
+        assert_eq!(number(7, "10.0.0.9/32", "10.9.3.1/32"), 0);
+        assert_eq!(number(7, "10.0.1.9/32", "10.9.3.1/32"), 2);
+        assert_eq!(number(8, "10.0.0.9/32", "192.0.2.1/32"), 0);
+    }
+
+    #[test]
+    fn a_source_has_one_address_of_all_pools() {
+        let pools = vec![prefix("192.0.2.8/30"), prefix("198.51.100.1/32")];
+        let policy = Policy { pools: pools.clone(), ..policy(1) };
+        let of = |part: u64| policy.address_of((part * u64::from(u32::MAX) / 10) as u32).unwrap();
+        let all: Vec<u32> = (0..=10).map(of).collect();
+        assert!(all.iter().all(|it| pools.iter().any(|pool| pool.contains(*it))));
+        assert_eq!((all[0], all[10]), (pools[0].network, pools[1].network));
+        assert_eq!(self::policy(1).address_of(5), None);
+    }
+
+    #[test]
+    fn external_addresses_are_those_of_their_vrf() {
+        let external = vec![(1, 10, 20), (1, 30, 30), (2, 5, 6)];
+        let nat = Nat { external, ..Nat::default() };
+        for (vrf, address) in [(1, 10), (1, 20), (1, 30), (2, 5), (2, 6)] {
+            assert!(nat.is_external(vrf, address), "{vrf} {address}");
+        }
+        for (vrf, address) in [(1, 9), (1, 21), (1, 29), (1, 31), (2, 7), (2, 15), (0, 5), (3, 5)] {
+            assert!(!nat.is_external(vrf, address), "{vrf} {address}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! `ip4-nat44-output`: gives packets that an external interface is about to send their external sources. What a policy
+//! is to translate and cannot be translated is dropped: no inside address leaves.
+
+use std::sync::Arc;
+
+use stoa_engine::arc::ArcHook;
+use stoa_engine::vector::{LaneSet, flags};
+use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::flow_table::{Direction, Match};
+use stoa_wire::protocol::ICMP4;
+
+use super::create::{First, Maker};
+use super::lanes::{goes_on, header, seen, translate};
+use super::rewrite::Header;
+use super::{Nat, NatWorker, OUTPUT_NODE, Outbound, refuse};
+use crate::acl;
+use crate::acl::flow_vrf;
+use crate::acl::log::OfWorker;
+use crate::arcs::{self, IP4_OUTPUT};
+use crate::drops::Drop;
+use crate::flow::column::Packets;
+use crate::flow::fields::{self, Kind};
+use crate::flow::flows::Now;
+use crate::flow::tracker::{Followed, Side, fits};
+use crate::shared::Shared;
+
+/// Makes the node of one worker.
+pub fn make_output(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
+    let hook = arcs::hook(IP4_OUTPUT, OUTPUT_NODE);
+    Box::new(Output { shared: shared.clone(), hook, worker })
+}
+
+struct Output {
+    shared: Arc<Shared>,
+    hook: ArcHook,
+    worker: usize,
+}
+
+/// What decides about lanes without a translated flow that is known already.
+struct Slow<'a> {
+    shared: &'a Shared,
+    nat: &'a Nat,
+    policy: Option<acl::Policy>,
+    side: &'a mut Side,
+    worker: &'a mut NatWorker,
+    now: Now,
+}
+
+/// Of the router itself, outer packets of its tunnels among them, to groups, and what has its external ends already.
+const DONE: u16 = flags::OWN | flags::MULTICAST | flags::TRANSLATED | flags::TUNNELS;
+
+impl Node for Output {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let lanes = vector.len();
+        let arc = &self.shared.arcs.ip4_output;
+        let mut next = self.hook.proceed(arc, &vector.tx_if, lanes, &mut vector.next);
+        let all_done = vector.flags[..lanes]
+            .iter()
+            .fold(u16::MAX, |all, flags| all & if flags & DONE == 0 { 0 } else { u16::MAX });
+        if all_done != 0 {
+            return next;
+        }
+        fields::of(self.shared.kernel, vector, Packets::Ip4);
+        let left = self.translate_known(vector);
+        if !left.is_empty() && self.decide(cx, vector, (&left, next)) {
+            next = Next::Lanes;
+        }
+        next
+    }
+}
+
+impl Output {
+    /// Translates lanes of flows that have been found and followed; returns the others that may have to be.
+    #[inline]
+    fn translate_known(&self, vector: &mut Vector) -> LaneSet {
+        let (mut left, reader) = (LaneSet::first_of(0), self.shared.flows.reader(true));
+        let (mut packets, mut bytes) = (0, 0);
+        for lane in 0..vector.len() {
+            let Some(fields) = vector.known_fields() else { break };
+            let lane_flags = vector.flags[lane];
+            if lane_flags & DONE != 0 {
+                continue;
+            }
+            let found = Match::of_word(fields.flow[lane]);
+            let is_followed = lane_flags & flags::TRACKED != 0 && found.is_received();
+            let ends = if is_followed { reader.other_ends(found) } else { None };
+            let Some(ends) = ends else {
+                left.insert(lane);
+                continue;
+            };
+            (packets, bytes) = (packets + 1, bytes + u64::from(vector.length[lane]));
+            let header = header(fields, lane);
+            translate(vector, lane, &header, ends);
+        }
+        self.count(vector, (packets, bytes));
+        left
+    }
+
+    fn count(&self, vector: &mut Vector, (packets, bytes): (u64, u64)) {
+        if packets > 0 {
+            vector.forget_hash();
+            let traffic = self.shared.flows.nat_traffic(self.worker);
+            traffic.out_packets.add(packets);
+            traffic.out_bytes.add(bytes);
+        }
+    }
+
+    /// Decides about lanes whose flow is not known, or not translated; whether any does not go on.
+    #[inline(never)]
+    fn decide(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        (left, next): (&LaneSet, Next),
+    ) -> bool {
+        let (shared, reader) = (&*self.shared, cx.reader);
+        let (nat, policy) = (shared.nat.read(reader), shared.acls.read(reader).policy());
+        let now = shared.flows.now(cx.now);
+        let Some(OfWorker { flows: Some(tracker), nat: worker, .. }) = cx.local::<OfWorker>()
+        else {
+            return false;
+        };
+        let mut slow = Slow { shared, nat, policy, side: tracker.of(true), worker, now };
+        let (mut is_any, mut packets, mut bytes) = (false, 0, 0);
+        if let Next::All(edge) = next {
+            let lanes = vector.len();
+            vector.next[..lanes].fill(edge);
+        }
+        for lane in left.iter() {
+            if !goes_on(vector.next[lane]) {
+                continue;
+            }
+            match slow.decide(vector, lane) {
+                Ok(true) => {
+                    (packets, bytes) = (packets + 1, bytes + u64::from(vector.length[lane]))
+                }
+                Ok(false) => {}
+                Err(reason) => {
+                    refuse(vector, lane, reason);
+                    is_any = true;
+                }
+            }
+        }
+        self.count(vector, (packets, bytes));
+        is_any
+    }
+}
+
+impl<'a> Slow<'a> {
+    /// Decides about a lane; whether it is translated.
+    fn decide(&mut self, vector: &mut Vector, lane: usize) -> Result<bool, Drop> {
+        let Some(fields) = vector.known_fields() else { return Err(Drop::Nat44Untranslated) };
+        let (header, ports) = (header(fields, lane), fields.ports[lane]);
+        let [vrf, tx_vrf] = [vector.rx_if[lane], vector.tx_if[lane]]
+            .map(|interface| flow_vrf(self.shared.attributes.vrf_of(interface)));
+        if header.kind.malformed().is_some() {
+            return self.pass_or(vector, (lane, &header), Drop::Nat44Malformed);
+        }
+        if header.kind.0 & Kind::LATER != 0 {
+            let packet = seen(vector, &header, lane);
+            let found = self.side.flow_of_piece(&packet, vrf, self.now);
+            let Some(ends) = found.and_then(|found| self.side.reader().other_ends(found)) else {
+                return self.pass_or(vector, (lane, &header), Drop::Nat44Fragment);
+            };
+            translate(vector, lane, &header, ends);
+            return Ok(true);
+        }
+        let key = header.key(vrf);
+        let mut untranslated = None;
+        let found = self.side.find(&key);
+        if let Some((found, id)) = found.and_then(|found| Some((found, found.id()?))) {
+            let owns = self.side.owns(found);
+            if self.side.is_translated(id) {
+                if let Some(done) = self.follow((vector, lane), (&header, ports), (found, id))? {
+                    return Ok(done);
+                }
+            } else if found.direction() == Direction::Original && owns {
+                untranslated = Some(id);
+            } else {
+                // Somebody outside knows the inside address, or another worker has the flow.
+                return self.pass_or(vector, (lane, &header), Drop::Nat44Untranslated);
+            }
+        }
+        let decision = self.outbound(vector, (lane, &header));
+        if matches!(decision, Outbound::Untranslated) {
+            return Ok(false);
+        }
+        let packet = seen(vector, &header, lane);
+        let first = First { packet, key, ports, untranslated };
+        let (shared, nat, policy, now) = (self.shared, self.nat, self.policy, self.now);
+        let (side, worker) = (&mut *self.side, &mut *self.worker);
+        let mut maker = Maker { shared, nat, policy, side, worker, now };
+        let ends = maker.outbound(&first, decision, tx_vrf)?;
+        vector.flags[lane] |= flags::TRACKED;
+        vector.flags[lane] &= !flags::DEFERRED;
+        translate(vector, lane, &header, ends);
+        Ok(true)
+    }
+
+    fn outbound(&self, vector: &Vector, (lane, header): (usize, &Header)) -> Outbound<'a> {
+        let protocol = header.kind.protocol();
+        let has_port = header.kind.0 & Kind::LATER == 0 && protocol != ICMP4;
+        let port = has_port.then_some((header.ends.ports >> 16) as u16);
+        let ends = (header.ends.source, header.ends.destination);
+        self.nat.outbound(vector.tx_if[lane], ends, (protocol, port))
+    }
+
+    /// A lane that cannot be translated passes only if nothing is to translate it.
+    fn pass_or(&self, vector: &Vector, lane: (usize, &Header), reason: Drop) -> Result<bool, Drop> {
+        let passes = matches!(self.outbound(vector, lane), Outbound::Untranslated);
+        if passes { Ok(false) } else { Err(reason) }
+    }
+
+    /// A packet of a translated flow. `None`: it begins another one.
+    fn follow(
+        &mut self,
+        (vector, lane): (&mut Vector, usize),
+        (header, ports): (&Header, u32),
+        (found, id): (Match, u32),
+    ) -> Result<Option<bool>, Drop> {
+        let direction = found.direction();
+        if !found.is_received() || !fits(header.kind, ports, direction) {
+            return Err(Drop::Nat44Untranslated);
+        }
+        if vector.flags[lane] & flags::TRACKED == 0 {
+            if !self.side.owns(found) {
+                return Err(Drop::FlowContended);
+            }
+            let epoch = self.policy.map_or(0, |it| it.epoch);
+            let packet = seen(vector, header, lane);
+            match self.side.follow((id, direction), &packet, (self.now, epoch)) {
+                Followed::Pass { .. } => {}
+                Followed::Drop(reason) => return Err(reason),
+                Followed::Replace => {
+                    self.side.remove(id);
+                    return Ok(None);
+                }
+            }
+            self.side.keep_alive(id, self.now);
+            vector.flags[lane] |= flags::TRACKED;
+        }
+        let Some(ends) = self.side.reader().other_ends(found) else {
+            return Err(Drop::Nat44Untranslated);
+        };
+        translate(vector, lane, header, ends);
+        Ok(Some(true))
+    }
+}

@@ -1,0 +1,130 @@
+//! ICMP errors about translated packets: from outside and from inside, and those of the router itself.
+
+use std::net::Ipv4Addr;
+
+use stoa_forwarder::nat::Mapping;
+use stoa_wire::checksum::{finish, sum};
+use stoa_wire::{ipv4, protocol};
+
+use crate::harness::*;
+use crate::nat44::{masquerade, passed, policy, refused, translated};
+
+/// An ICMP error of a type and code, from `source` to `destination`, that quotes the first bytes of a packet.
+pub fn error(
+    (source, destination): (Ipv4Addr, Ipv4Addr),
+    (kind, code, word): (u8, u8, u32),
+    quoted: &[u8],
+) -> Vec<u8> {
+    let mut message = [&[kind, code, 0, 0], &word.to_be_bytes()[..], quoted].concat();
+    let checksum = finish(sum(&message));
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    ip4(&ipv4::Builder::new(source, destination, protocol::ICMP4), &message)
+}
+
+/// What an error quotes has the ends of what its receiver has sent.
+#[track_caller]
+fn assert_quotes(error: &Parsed, sent: &[u8], length: usize) {
+    let quoted = &error.payload;
+    assert_eq!(quoted.len(), length);
+    assert_eq!(quoted[12..length.min(24)], sent[12..length.min(24)], "addresses and ports");
+    assert_eq!(finish(sum(&quoted[..20])), 0, "the quoted header has a right checksum");
+}
+
+#[test]
+fn errors_from_outside_reach_the_inside_host() {
+    let router = Ipv4Addr::new(203, 0, 113, 1);
+    for mapping in [Mapping::EndpointDependent, Mapping::EndpointIndependent] {
+        let mut lab = Lab::new(&translated(policy(mapping)));
+        let ask = udp_ports(host4(1), host4(2), (700, 53), b"ask something");
+        lab.send("west", [packet_from(1, &ask)]);
+        let sent = lab.take("east").pop().unwrap()[14..].to_vec();
+        for (what, length) in [((11, 0, 0), 28), ((3, 4, 1200), 28), ((3, 3, 0), sent.len())] {
+            let packet = error((router, our4(2)), what, &sent[..length]);
+            let back = passed(&mut lab, 2, &packet, "west");
+            assert_eq!(back.addresses(), (router.to_string(), "10.0.1.2".into()));
+            assert_eq!(back.icmp, Some((what.0, what.1)));
+            assert_quotes(&back, &ask, length);
+        }
+        // About nothing that was sent: for the router itself.
+        let other = udp_ports(our4(2), host4(2), (9999, 53), b"ask");
+        lab.send("east", [packet_from(2, &error((router, our4(2)), (3, 3, 0), &other))]);
+        assert_eq!(lab.take("west"), Vec::<Vec<u8>>::new());
+    }
+}
+
+#[test]
+fn errors_from_inside_hide_who_sends_them() {
+    let mut lab = Lab::new(&masquerade());
+    let ask = udp_ports(host4(1), host4(2), (5000, 53), b"ask");
+    passed(&mut lab, 1, &ask, "east");
+    let answer = udp_ports(host4(2), our4(2), (53, 5000), b"answer");
+    lab.send("east", [packet_from(2, &answer)]);
+    let received = lab.take("west").pop().unwrap()[14..].to_vec();
+    let inner_router = Ipv4Addr::new(10, 0, 1, 77);
+    for source in [host4(1), inner_router] {
+        let packet = error((source, host4(2)), (3, 3, 0), &received);
+        let sent = passed(&mut lab, 1, &packet, "east");
+        assert_eq!(sent.addresses(), ("10.0.2.1".into(), "10.0.2.2".into()));
+        assert_quotes(&sent, &answer, received.len());
+    }
+    // About no flow: it must not leave.
+    let stray = udp_ports(host4(2), host4(1), (53, 5999), b"x");
+    let packet = error((host4(1), host4(2)), (3, 3, 0), &stray);
+    refused(&mut lab, 1, &packet, "nat44-icmp");
+}
+
+/// An IPv4 packet with another TTL.
+fn with_ttl(mut packet: Vec<u8>, ttl: u8) -> Vec<u8> {
+    packet[8] = ttl;
+    packet[10..12].fill(0);
+    let checksum = finish(sum(&packet[..20]));
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    packet
+}
+
+#[test]
+fn traceroute_sees_the_router_and_its_own_probes() {
+    for mapping in [Mapping::EndpointDependent, Mapping::EndpointIndependent] {
+        let mut lab = Lab::new(&translated(policy(mapping)));
+        for _ in 0..3 {
+            let probe = with_ttl(udp_ports(host4(1), host4(2), (700, 33434), b"probe"), 1);
+            lab.send("west", [packet_from(1, &probe)]);
+            lab.assert_dropped(&[("ip4-ttl-expired", 1)]);
+            let back = lab.only("west");
+            assert_eq!((back.icmp, back.addresses().1), (Some((11, 0)), "10.0.1.2".into()));
+            assert_quotes(&back, &probe, probe.len());
+        }
+        // The same of replies, to the outside.
+        passed(&mut lab, 1, &udp_ports(host4(1), host4(2), (7000, 53), b"ask"), "east");
+        let reply = with_ttl(udp_ports(host4(2), our4(2), (53, 7000), b"answer"), 1);
+        lab.send("east", [packet_from(2, &reply)]);
+        let back = lab.only("east");
+        assert_eq!((back.icmp, back.addresses().1), (Some((11, 0)), "10.0.2.2".into()));
+        assert_quotes(&back, &reply, reply.len());
+        assert_eq!(lab.take("west"), Vec::<Vec<u8>>::new());
+    }
+}
+
+#[test]
+fn the_path_mtu_is_found_through_the_router() {
+    let mut setup = masquerade();
+    setup.0.interfaces.get_mut("east").unwrap().ip4.mtu = 1000;
+    let mut lab = Lab::new(&setup);
+    for _ in 0..2 {
+        let mut big = udp_ports(host4(1), host4(2), (5000, 53), &[7; 1200]);
+        big[6] = 0x40;
+        let big = with_ttl(big, 64);
+        lab.send("west", [packet_from(1, &big)]);
+        let back = lab.only("west");
+        assert_eq!((back.icmp, back.addresses().1), (Some((3, 4)), "10.0.1.2".into()));
+        assert_eq!(back.word, [0, 0, 3, 232]);
+        assert_eq!(back.payload[12..24], big[12..24]);
+        lab.assert_silent();
+    }
+    // Without the bit, all fragments are translated.
+    let big = udp_ports(host4(1), host4(2), (5000, 53), &[7; 1200]);
+    lab.send("west", [packet_from(1, &big)]);
+    let sent = lab.take("east");
+    assert_eq!(sent.len(), 2);
+    assert!(sent.iter().all(|frame| frame[14 + 12..14 + 16] == our4(2).octets()));
+}
