@@ -40,6 +40,36 @@ pub(super) fn hash(source: u32, vrf: u16) -> u32 {
     mix(mix(source).wrapping_add(vrf.into()))
 }
 
+/// Ports to try, in their order.
+pub(super) struct Ports {
+    all: [u16; Self::MOST],
+    count: usize,
+}
+
+impl Ports {
+    /// More than [`ports`] has.
+    pub(super) const MOST: usize = 192;
+
+    pub(super) fn get(&self, at: usize) -> Option<u16> {
+        self.all[..self.count].get(at).copied()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = u16> {
+        self.all[..self.count].iter().copied()
+    }
+}
+
+impl FromIterator<u16> for Ports {
+    fn from_iter<I: IntoIterator<Item = u16>>(ports: I) -> Self {
+        let (mut all, mut count) = ([0; Self::MOST], 0);
+        for (to, port) in all.iter_mut().zip(ports) {
+            *to = port;
+            count += 1;
+        }
+        Self { all, count }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use stoa_wire::protocol::{TCP, UDP};

@@ -4,6 +4,7 @@ use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{Ends, FlowError, FlowKey, Tuple};
 use stoa_wire::protocol::ICMP4;
 
+use super::choice::Ports;
 use super::mappings::End;
 use super::rewrite::has_free_ports;
 use super::statics::StaticEnd;
@@ -248,7 +249,7 @@ impl Maker<'_> {
             let by = by.clone().next();
             let uses = Uses { number, mapping: None, is_inbound: true };
             let internal = (end.address, end.port.unwrap_or(destination_port));
-            return Some(self.to_internal(first, (internal, uses), (is_outside, by)));
+            return Some(self.reach_internal(first, (internal, uses), (is_outside, by)));
         }
         if protocol == ICMP4 || !has_free_ports(protocol) {
             return None;
@@ -270,7 +271,7 @@ impl Maker<'_> {
         let uses = Uses { number: policy.number, mapping: Some(known.id), is_inbound: true };
         let internal = (known.internal.address, known.internal.port);
         Some(self.with_host(policy, (external, source), uses, |maker| {
-            let made = maker.to_internal(first, (internal, uses), (is_outside, Some(policy)));
+            let made = maker.reach_internal(first, (internal, uses), (is_outside, Some(policy)));
             if made.is_ok() {
                 Counts::add(&policy.counts.created);
             }
@@ -280,7 +281,7 @@ impl Maker<'_> {
 
     /// A packet whose destination is an internal end. From inside, its source is translated as well, so that answers
     /// come back to the router (RFC 4787 REQ-9).
-    fn to_internal(
+    fn reach_internal(
         &mut self,
         first: &First<'_>,
         ((address, port), uses): ((u32, u16), Uses),
@@ -390,34 +391,4 @@ impl Maker<'_> {
 /// Whether a static mapping has an external end.
 fn is_static(nat: &Nat, vrf: u16, (protocol, address, port): (u8, u32, u16)) -> bool {
     nat.statics.of_external(vrf, (protocol, address, Some(port))).is_some()
-}
-
-/// Ports to try, in their order.
-struct Ports {
-    all: [u16; Self::MOST],
-    count: usize,
-}
-
-impl Ports {
-    /// More than [`choice::ports`] has.
-    const MOST: usize = 192;
-
-    fn get(&self, at: usize) -> Option<u16> {
-        self.all[..self.count].get(at).copied()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = u16> {
-        self.all[..self.count].iter().copied()
-    }
-}
-
-impl FromIterator<u16> for Ports {
-    fn from_iter<I: IntoIterator<Item = u16>>(ports: I) -> Self {
-        let (mut all, mut count) = ([0; Self::MOST], 0);
-        for (to, port) in all.iter_mut().zip(ports) {
-            *to = port;
-            count += 1;
-        }
-        Self { all, count }
-    }
 }
