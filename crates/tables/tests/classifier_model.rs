@@ -5,7 +5,7 @@ use stoa_tables::Reclaim;
 use stoa_tables::classifier::{
     Classifier, ClassifierCapacity, ClassifierError, ClassifierLimit, FlowState, Fragment,
     Ip4Columns, Ip6Columns, Key, LANES, NO_RULE, Prefix, Range, RecentIp4Keys, RecentIp6Keys, Rule,
-    RuleError,
+    RuleError, attributes, ports,
 };
 use stoa_tables::lpm::Kernel;
 
@@ -387,22 +387,13 @@ fn rules_that_nothing_tells_apart_take_bounded_memory() {
     classifier.publish();
     assert!(classifier.memory().lookup_bytes < 2048 * count, "{:?}", classifier.memory());
     let mut keys = Ip4Columns::default();
-    let key = Key {
-        source: 1,
-        destination: 2,
-        protocol: 17,
-        source_port: 33,
-        destination_port: 40_000,
-        tcp_flags: 0,
-        dscp: 0,
-        fragment: Fragment::No,
-        length: 30,
-        interface: 0,
-        output: 0,
-        vlan: 0,
-        state: FlowState::New,
-    };
-    keys.set(0, &key);
+    for (word, value) in
+        [1, 2, ports(33, 40_000), attributes(17, 0, 0, Fragment::No, FlowState::New), 0, 30]
+            .into_iter()
+            .enumerate()
+    {
+        keys.0[word][0] = value;
+    }
     let mut ids = [0; LANES];
     classifier.reader().lookup_ip4(&keys, 1, &mut ids);
     // The greatest id has the smallest rank; lengths admit up to 30.

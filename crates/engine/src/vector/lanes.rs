@@ -66,22 +66,14 @@ impl Lanes {
     /// Appends the numbers of the lanes.
     #[inline]
     pub fn append_to(&self, numbers: &mut Vec<u8>) {
-        static ALL: [u8; VECTOR] = {
-            let (mut all, mut lane) = ([0; VECTOR], 0);
-            while lane < VECTOR {
-                all[lane] = lane as u8;
-                lane += 1;
-            }
-            all
-        };
-        for (word, of_word) in self.0.iter().zip(ALL.chunks_exact(WORD)) {
+        for (word, first) in self.0.iter().zip((0..=u8::MAX).step_by(WORD)) {
             if *word == u64::MAX {
-                numbers.extend_from_slice(of_word);
+                numbers.extend(first..=first + (WORD - 1) as u8);
                 continue;
             }
             let mut left = *word;
             while left != 0 {
-                numbers.push(of_word[left.trailing_zeros() as usize % WORD]);
+                numbers.push(first + left.trailing_zeros() as u8);
                 left &= left - 1;
             }
         }

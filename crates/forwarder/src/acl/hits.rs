@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 use super::{Classifier, RULES};
 use crate::drops::Drop as DropReason;
 
-/// What counts at most: the rules of now and of a change, and those that wait for workers, with as many lists and pairs.
+/// What counts at most: the rules of now, of a change, and those that wait for workers, with as many lists and pairs.
 pub const COUNTED: usize = 4 * RULES;
 
 /// The place of counters for which there was no room: it is not shown.

@@ -4,6 +4,7 @@
 //! whose first packet does not leave the router opens no way for others.
 
 mod answer;
+mod create;
 mod pieces;
 mod seen;
 mod spliced;
@@ -317,101 +318,6 @@ impl Side {
             self.owner.set_class(id, class)
         };
         look
-    }
-
-    /// The first packet of a flow.
-    pub fn create(
-        &mut self,
-        key: FlowKey,
-        packet: &Seen<'_>,
-        admission: Admission,
-        now: Now,
-    ) -> Opened {
-        let new = match self.new_flow((key, None), packet, admission) {
-            Ok(new) => new,
-            Err(opened) => return opened,
-        };
-        self.make_room(self.kind(false));
-        match self.insert(&new, packet, now) {
-            Ok(_) => Opened::New,
-            Err(opened) => opened,
-        }
-    }
-
-    /// A flow that a packet begins; or why it begins none.
-    fn new_flow(
-        &self,
-        (key, reply_key): (FlowKey, Option<FlowKey>),
-        packet: &Seen<'_>,
-        admission: Admission,
-    ) -> Result<NewFlow, Opened> {
-        let Admission { epoch, rule, profile, .. } = admission;
-        let flags = admission.flags(0);
-        let mut new = NewFlow { epoch, rule, flags, ..NewFlow::new(key, reply_key) };
-        if packet.kind.protocol() == protocol::TCP {
-            let options = self.profiles.options(with_profile(Class::TcpOpening, profile));
-            match step::open(packet, options) {
-                Ok(Some(state)) => {
-                    new.tcp = state.words();
-                    new.class = with_profile(state.class(), profile);
-                }
-                Ok(None) => return Err(Opened::Untracked),
-                Err(refusal) => return Err(Opened::Drop(refusal)),
-            }
-        } else {
-            let state = Exchange::open(packet.kind.protocol());
-            new.tcp = exchange_words(state);
-            new.class = with_profile(state.class(), profile);
-        }
-        Ok(new)
-    }
-
-    /// Creates a flow by its first packet; its id.
-    fn insert(&mut self, new: &NewFlow, packet: &Seen<'_>, now: Now) -> Result<u32, Opened> {
-        let look = now.tick.wrapping_add(self.profiles.timeouts[usize::from(new.class)]);
-        let refused = match self.owner.create(new, now.tick, look) {
-            Ok(Created::New(id)) => {
-                if new.reply_key.is_some() {
-                    self.flows.note_translated(true);
-                }
-                return self.begin_flow(id, packet, now).map(|()| id);
-            }
-            Ok(Created::Existing(found)) => return Err(Opened::Existing(found)),
-            Err(refused) => refused,
-        };
-        Err(self.refusal(refused))
-    }
-
-    /// What becomes of a packet whose flow the table refuses.
-    #[cold]
-    fn refusal(&self, refused: FlowError) -> Opened {
-        match refused {
-            FlowError::Contended => Opened::Drop(Drop::FlowContended),
-            FlowError::ReplyKeyTaken => Opened::PortTaken,
-            FlowError::SourceLimit { .. } => {
-                self.count(|counts| counts.source_limited.add(1));
-                Opened::Drop(Drop::FlowSourceLimit)
-            }
-            _ => {
-                self.count(|counts| counts.refused.add(1));
-                Opened::Drop(Drop::FlowTableFull)
-            }
-        }
-    }
-
-    fn begin_flow(&mut self, id: u32, packet: &Seen<'_>, now: Now) -> Result<(), Opened> {
-        let flow = self.owner.entry(id);
-        let (vrf, start) = (flow.key().vrf, flow.start());
-        flow.count(Direction::Original, 1, packet.place.length().into());
-        self.count(|counts| counts.created.add(1));
-        self.has_created = true;
-        let passed = Passed { id, start, direction: Direction::Original };
-        let is_first = packet.kind.0 & Kind::FIRST != 0;
-        if is_first && self.pieces.first((packet, vrf), passed, now.tick) {
-            self.remove(id);
-            return Err(Opened::Drop(Drop::FragmentOverlap));
-        }
-        Ok(())
     }
 }
 

@@ -259,8 +259,8 @@ impl Maker<'_> {
         let known = mappings.of_external(external)?;
         let policy = self.nat.policy(known.policy)?;
         let is_let_in = match policy.filtering {
-            // Whom it has sent to has a flow. Hosts inside could send to the internal end as well: two of them that open a
-            // way for each other need no more than that.
+            // Whom it has sent to has a flow. Hosts inside could send to the internal end as well: two of them that
+            // open a way for each other need no more than that.
             Filtering::AddressAndPort => !is_outside,
             Filtering::Address => !is_outside || mappings.reaches(external, source),
             Filtering::Anyone => true,

@@ -18,8 +18,8 @@ pub(super) enum Found {
     Translated,
 }
 
-/// Translates a lane if it is an ICMP error about a translated packet. It changes no flow, so that any worker may do it.
-/// `ports`: the column of this name.
+/// Translates a lane if it is an ICMP error about a translated packet. It changes no flow, so that any worker may do
+/// it. `ports`: the column of this name.
 #[cold]
 #[inline(never)]
 pub(super) fn translate_error(
@@ -45,8 +45,8 @@ pub(super) fn translate_error(
     Found::Translated
 }
 
-/// Gives a translated lane the ends with which it was received, so that an ICMP error reaches its sender and quotes what
-/// that has sent. Whether it has them: an untranslated lane does.
+/// Gives a translated lane the ends with which it was received, so that an ICMP error reaches its sender and quotes
+/// what that has sent. Whether it has them: an untranslated lane does.
 #[cold]
 #[inline(never)]
 pub fn restore(shared: &Shared, vector: &mut Vector, lane: usize) -> bool {

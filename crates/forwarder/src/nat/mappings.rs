@@ -1,9 +1,9 @@
 //! Dynamic mappings of endpoint-independent translation (RFC 4787 section 4.1): an internal address and port keeps its
 //! external ones for all of its flows. And, for address-dependent filtering, to which hosts a mapping has flows.
 //!
-//! A mapping is an entry of a flow table of its own: its first key is the internal end, towards the number of its policy,
-//! and its second key the external end, which is thus unique. It counts its flows, and ends some time after the last
-//! one. All workers use a mapping; the worker that has made it ends it.
+//! A mapping is an entry of a flow table of its own: its first key is the internal end, towards the number of its
+//! policy, and its second key the external end, which is thus unique. It counts its flows, and ends some time after the
+//! last one. All workers use a mapping; the worker that has made it ends it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

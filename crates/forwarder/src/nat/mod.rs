@@ -1,11 +1,11 @@
 //! Translation of IPv4 addresses (NAT44: RFC 4787, 5382, 5508): policies, static mappings, and two nodes.
 //!
 //! A translated flow has two keys: that of its packets in the original direction, and that of the replies. The node of
-//! access lists of received packets finds a packet's flow by either. `ip4-nat44-input` gives packets other destinations:
-//! behind input lists, which see packets as they are on the wire, and before routes. `ip4-nat44-output` gives packets
-//! other sources: behind zone pairs, which see inside addresses, and before output lists. What is translated has the
-//! flag [`TRANSLATED`](stoa_engine::vector::flags::TRANSLATED), so that an ICMP error about it quotes and reaches its
-//! sender.
+//! access lists of received packets finds a packet's flow by either. `ip4-nat44-input` gives packets other
+//! destinations: behind input lists, which see packets as they are on the wire, and before routes. `ip4-nat44-output`
+//! gives packets other sources: behind zone pairs, which see inside addresses, and before output lists. What is
+//! translated has the flag [`TRANSLATED`](stoa_engine::vector::flags::TRANSLATED), so that an ICMP error about it
+//! quotes and reaches its sender.
 
 mod choice;
 mod create;

@@ -276,7 +276,7 @@ mod tests {
             let (sent, received) =
                 (packet(protocol, new, &data, false), packet(protocol, old, &data, false));
             // A checksum that is cut in its middle stays as it is.
-            let length = 28 + cut.index(sent.len() - 27) & !1;
+            let length = (28 + cut.index(sent.len() - 27)) & !1;
             let error = |quoted: &[u8], source, destination| {
                 let mut message = [&[11, 0, 0, 0, 0, 0, 0, 0], quoted].concat();
                 let checksum = checksum::ones_complement(&message);

@@ -22,6 +22,7 @@ use super::key::{CONTEXT, Canonical, KEY_WORDS, REVERSED};
 use super::memory::{Kind, LINE_WORDS, Memory};
 use crate::sync::AtomicU32;
 
+use super::ends::Ends;
 use super::key::FlowKey;
 
 /// Where the second key begins, or the counters.
@@ -65,17 +66,6 @@ impl Direction {
             Self::Reply => Self::Original,
         }
     }
-}
-
-/// Addresses and ports of an IPv4 packet, in host byte order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Ends {
-    /// Source address.
-    pub source: u32,
-    /// Destination address.
-    pub destination: u32,
-    /// Source port above destination port.
-    pub ports: u32,
 }
 
 /// What has passed in one direction.

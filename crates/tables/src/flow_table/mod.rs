@@ -32,6 +32,7 @@ mod avx2_hash_kernel;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod avx2_kernel;
 mod bucket;
+mod ends;
 mod evict;
 mod expire;
 mod free;
@@ -51,10 +52,11 @@ mod table;
 mod tests;
 mod wheel;
 
+pub use ends::Ends;
 pub use evict::Eviction;
 pub use hash::Secret;
 pub use key::{FlowKey, Tuple};
-pub use line::{ANSWERED, ASSURED, Counters, Direction, Ends, FlowEntry, OwnedFlow, TCP_WORDS};
+pub use line::{ANSWERED, ASSURED, Counters, Direction, FlowEntry, OwnedFlow, TCP_WORDS};
 pub use memory::{FlowCapacity, Kind};
 pub use owner::{Created, FlowOwner, NewFlow};
 pub use reader::{Columns4, Columns6, FlowReader, Match};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 use super::avx2_kernel as kernel;
 use super::bucket::Reference;
+use super::ends::Ends;
 use super::key::{Canonical, FlowKey};
-use super::line::{Direction, Ends, FlowEntry};
+use super::line::{Direction, FlowEntry};
 use super::memory::Memory;
 use crate::flow_hash::Flow;
 use crate::lpm::Kernel;

@@ -5,6 +5,7 @@
 //! are withdrawn (`apply`). So a worker always finds rules for a packet. What interfaces may name stays published: also
 //! while a refused change is taken back.
 
+mod arguments;
 mod compile;
 mod decision;
 mod interfaces;
@@ -27,7 +28,7 @@ use super::desired::{AclRule, AclRuleKey, AclSets, DesiredState};
 use super::forwarder_state::ForwarderState;
 use crate::acl::hits::{HitTable, Hits};
 use crate::acl::log::RuleLog;
-use crate::acl::{AccessLists, Classifier, Policy, RuleLimit, TRACK, Tree};
+use crate::acl::{AccessLists, Classifier, Policy, RuleLimit, Tree};
 
 /// Lists in their order, and whether for IPv4.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -374,32 +375,6 @@ impl ForwarderState {
         self.shared.acls.publish(published, &mut self.graveyard);
         self.follow_flows(is_stateful, has_outputs);
         Ok(())
-    }
-
-    fn set_acl_input(&self, index: u32, sets: &AclSets) {
-        let acls = &self.capabilities.acl;
-        let argument = |is_ip4, lists| match acls.id_of(is_ip4, lists) {
-            0 if acls.is_stateful && (is_ip4 || acls.has_stateful_rules) => TRACK,
-            id => id,
-        };
-        self.shared.set_feature(index, "ip4-acl-input", argument(true, &sets.in4));
-        self.shared.set_feature(index, "ip6-acl-input", argument(false, &sets.in6));
-    }
-
-    fn set_acl_output(&self, index: u32, sets: &AclSets) {
-        let (four, six) = self.acl_output_arguments(sets);
-        self.shared.set_feature(index, "ip4-acl-output", four);
-        self.shared.set_feature(index, "ip6-acl-output", six);
-    }
-
-    /// The arguments of the features of sent packets: IPv4 and IPv6.
-    pub(super) fn acl_output_arguments(&self, sets: &AclSets) -> (u32, u32) {
-        let acls = &self.capabilities.acl;
-        let argument = |is_ip4, lists| match acls.id_of(is_ip4, lists) {
-            0 if acls.has_stateful_rules && acls.has_outputs => TRACK,
-            id => id,
-        };
-        (argument(true, &sets.out4), argument(false, &sets.out6))
     }
 }
 

@@ -251,8 +251,8 @@ impl Side {
         self.owner.entry(id).refresh(now.tick);
     }
 
-    /// Whether the TCP segment that an ICMP error quotes by its sequence number may be under way in a flow, of whichever
-    /// worker (RFC 5927). Others always may.
+    /// Whether the TCP segment that an ICMP error quotes by its sequence number may be under way in a flow, of
+    /// whichever worker (RFC 5927). Others always may.
     pub fn is_under_way(&self, found: Match, sequence: Option<u32>) -> bool {
         let Some(id) = found.id() else { return false };
         let words = self.reader.entry(id).tcp();

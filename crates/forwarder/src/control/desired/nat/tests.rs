@@ -1,0 +1,97 @@
+//! What is refused of policies and mappings.
+
+use super::*;
+
+fn of(nat: v1::Nat) -> Vec<String> {
+    let port = v1::Port {
+        interface: "wan".into(),
+        driver: Some(v1::port::Driver::Null(v1::Null {})),
+        ..v1::Port::default()
+    };
+    let wan = v1::Interface { name: "wan".into(), ..v1::Interface::default() };
+    let desired = v1::Desired {
+        ports: vec![port],
+        interfaces: vec![wan],
+        nat: Some(nat),
+        ..v1::Desired::default()
+    };
+    let errors = DesiredState::parse(&desired).err().unwrap_or_default();
+    errors.into_iter().map(|it| format!("{} {}", it.path, it.cause)).collect()
+}
+
+fn policy() -> v1::NatPolicy {
+    v1::NatPolicy { instance: 1, policy: 1, interface: "wan".into(), ..Default::default() }
+}
+
+fn net(octets: [u8; 4], length: u32) -> v1::Prefix {
+    v1::Prefix { address: octets.into(), length }
+}
+
+fn forward(index: u32, (inside, outside): (u32, u32), more: u32) -> v1::NatMapping {
+    let range = |first| Some(v1::PortRange { first, last: first + more });
+    v1::NatMapping {
+        instance: 1,
+        index,
+        protocol: 6,
+        internal: Some(net([10, 0, 0, 9], 32)),
+        external: Some(net([192, 0, 2, 1], 32)),
+        internal_ports: range(inside),
+        external_ports: range(outside),
+        ..v1::NatMapping::default()
+    }
+}
+
+#[test]
+fn policies_are_checked() {
+    let with = |change: fn(&mut v1::NatPolicy)| {
+        let mut policy = policy();
+        change(&mut policy);
+        of(v1::Nat { policies: vec![policy], mappings: Vec::new() })
+    };
+    assert!(with(|_| {}).is_empty());
+    assert!(with(|it| it.pools = vec![net([192, 0, 2, 0], 24)]).is_empty());
+    assert!(with(|it| it.mapping = v1::NatMappingType::NatEdm.into()).is_empty());
+    assert_eq!(with(|it| it.interface = "x".into()).len(), 1);
+    assert_eq!(with(|it| it.subscribers = vec![net([10, 0, 0, 1], 8)]).len(), 1);
+    assert_eq!(with(|it| it.exempt = vec![net([10, 0, 0, 0], 33)]).len(), 1);
+    assert_eq!(with(|it| it.pools = vec![net([10, 0, 0, 0], 8)]).len(), 1);
+    assert_eq!(with(|it| (it.first_port, it.last_port) = (9, 8)).len(), 1);
+    let wide = |it: &mut v1::NatPolicy| {
+        it.mapping = v1::NatMappingType::NatEdm.into();
+        it.filtering = v1::NatFilteringType::NatEif.into();
+    };
+    assert_eq!(with(wide).len(), 1);
+    let twice = of(v1::Nat { policies: vec![policy(), policy()], mappings: Vec::new() });
+    assert_eq!(twice, ["nat instance 1 policy 1 is configured twice"]);
+}
+
+#[test]
+fn mappings_are_checked() {
+    let all = |mappings| of(v1::Nat { policies: vec![policy()], mappings });
+    let with = |change: fn(&mut v1::NatMapping)| {
+        let mut mapping = forward(1, (80, 8080), 9);
+        change(&mut mapping);
+        all(vec![mapping])
+    };
+    assert!(with(|_| {}).is_empty());
+    let whole = |it: &mut v1::NatMapping| {
+        (it.protocol, it.internal_ports, it.external_ports) = (0, None, None);
+    };
+    assert!(with(whole).is_empty());
+    assert_eq!(with(|it| it.protocol = 0).len(), 1);
+    assert_eq!(with(|it| it.protocol = 47).len(), 1);
+    assert_eq!(with(|it| it.external_ports = None).len(), 1);
+    assert_eq!(with(|it| it.internal = Some(net([10, 0, 0, 8], 31))).len(), 1);
+    assert_eq!(with(|it| it.external = None).len(), 1);
+    assert_eq!(with(|it| it.vrf = "red".into()).len(), 1);
+    assert_eq!(with(|it| it.external_ports = Some(v1::PortRange { first: 1, last: 2 })).len(), 1);
+    let [a, b] = [forward(1, (80, 8080), 9), forward(2, (90, 8090), 9)];
+    assert!(all(vec![a.clone(), b.clone()]).is_empty());
+    let c = forward(3, (100, 8099), 0);
+    let found = all(vec![c, b, a.clone()]);
+    assert_eq!(
+        found,
+        ["nat instance 1 mapping 3 has external addresses or ports that mapping 2 has, too"]
+    );
+    assert_eq!(all(vec![a.clone(), a])[0], "nat instance 1 mapping 1 is configured twice");
+}
