@@ -15,6 +15,7 @@ const STANDARD: &[&str] = &[
     "ietf-ipv4-unicast-routing",
     "ietf-ipv6-router-advertisements",
     "ietf-ipv6-unicast-routing",
+    "ietf-nat",
     "ietf-netconf-acm",
     "ietf-packet-fields",
     "ietf-restconf",

@@ -29,6 +29,10 @@ const ACL_LOGS: &[Identity] = &[
     ("ietf-access-control-list", "log-syslog", "packets that match are written to the log"),
     ("ietf-access-control-list", "log-none", "packets that match are not logged"),
 ];
+const NAT_TYPES: &[Identity] = &[
+    ("ietf-nat", "napt44", "sources get an external address and port"),
+    ("ietf-nat", "basic-nat44", "only the static mappings of addresses translate"),
+];
 const VRRP_VERSIONS: &[Identity] = &[
     ("ietf-vrrp", "vrrp-v3", "IPv4 and IPv6 (RFC 9568)"),
     ("ietf-vrrp", "vrrp-v2", "IPv4 alone (RFC 3768)"),
@@ -44,6 +48,7 @@ pub fn of(leaf: &SchemaNode<'_>) -> &'static [Identity] {
         (Some("acl"), "type") => ACL_TYPES,
         (Some("ace"), "forwarding") => ACL_ACTIONS,
         (Some("ace"), "logging") => ACL_LOGS,
+        (Some("instance"), "type") => NAT_TYPES,
         (Some("vrrp-instance"), "version") => VRRP_VERSIONS,
         _ => &[],
     }
@@ -89,6 +94,7 @@ mod tests {
             super::ACL_TYPES,
             super::ACL_ACTIONS,
             super::ACL_LOGS,
+            super::NAT_TYPES,
             super::VRRP_VERSIONS,
         ];
         let all = all.concat();

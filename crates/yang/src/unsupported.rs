@@ -100,6 +100,84 @@ const NODES: &[(&str, &str)] = &[
         "/ietf-access-control-list:acls/acl/aces/ace/matches/icmp/rest-of-header",
         "access lists match the type and the code of ICMP only",
     ),
+    (
+        "/ietf-nat:nat/instances/instance/per-interface-binding",
+        "NAT44 binds a mapping to a VRF, not to an interface",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/policy/port-set-restrict/psid-offset",
+        "port sets by PSID are those of MAP-E, which Stoa does not have",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/policy/port-set-restrict/psid-len",
+        "port sets by PSID are those of MAP-E, which Stoa does not have",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/policy/port-set-restrict/psid",
+        "port sets by PSID are those of MAP-E, which Stoa does not have",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/policy/dst-nat-enable",
+        "entries of mapping-table translate destinations",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/policy/transport-protocols",
+        "all protocols are translated: those without ports by their addresses",
+    ),
+    ("/ietf-nat:nat/instances/instance/policy/subscriber-mask-v6", "NAT44 has no IPv6 subscribers"),
+    (
+        "/ietf-nat:nat/instances/instance/policy/port-set",
+        "blocks of ports for each subscriber are not built yet",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/policy/timers",
+        "a flow profile of the rule that accepts a flow has its timeouts (stoa-acl:flow-profile)",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/policy/fragments-limit",
+        "stoa-ip:reassembly limits the fragments that wait",
+    ),
+    ("/ietf-nat:nat/instances/instance/policy/algs", "there are no application layer gateways"),
+    (
+        "/ietf-nat:nat/instances/instance/policy/all-algs-enable",
+        "there are no application layer gateways",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/policy/notify-pool-usage",
+        "metrics have the use of pools; there are no notifications of it",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/mapping-limits",
+        "limits of flows bound mappings as well (stoa-system:system/limits)",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/connection-limits",
+        "the rate-limit of an access list entry limits new flows",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/notification-limits",
+        "metrics have the use of pools; there are no notifications of it",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/internal-dst-address",
+        "only one end of a packet is translated (no twice NAT)",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/internal-dst-port",
+        "only one end of a packet is translated (no twice NAT)",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/external-dst-address",
+        "only one end of a packet is translated (no twice NAT)",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/external-dst-port",
+        "only one end of a packet is translated (no twice NAT)",
+    ),
+    (
+        "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/lifetime",
+        "a static mapping lasts until it is removed",
+    ),
 ];
 
 /// Whether a node of this name may be unsupported.

@@ -71,7 +71,7 @@ const PORTS: &[Name] = &[
 /// Whether a leaf has the number of a protocol.
 fn is_protocol(leaf: &SchemaNode<'_>) -> bool {
     let base = leaf.leaf_type().map(|it| it.base_type());
-    leaf.name() == "protocol" && base == Some(DataValueType::Uint8)
+    matches!(leaf.name(), "protocol" | "transport-protocol") && base == Some(DataValueType::Uint8)
 }
 
 /// Whether a leaf is about IPv6: below a container of this name.

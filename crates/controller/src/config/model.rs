@@ -8,6 +8,7 @@ mod bfd;
 mod hosts;
 mod logging;
 pub mod management;
+mod nat;
 mod policy;
 mod ports;
 pub mod route_sources;
@@ -17,6 +18,7 @@ pub use acl::*;
 pub use bfd::*;
 pub use hosts::*;
 pub use logging::*;
+pub use nat::*;
 pub use policy::*;
 pub use ports::*;
 pub use system::*;
@@ -44,6 +46,8 @@ pub struct Model {
     pub management: management::Management,
     #[serde(rename = "ietf-access-control-list:acls")]
     pub acls: Acls,
+    #[serde(rename = "ietf-nat:nat")]
+    pub nat: Nat,
     #[serde(rename = "ietf-netconf-acm:nacm")]
     pub access: management::Access,
 }

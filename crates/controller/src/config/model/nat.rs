@@ -1,0 +1,133 @@
+//! Network address translation: ietf-nat.
+
+use serde::Deserialize;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Nat {
+    pub instances: NatInstances,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NatInstances {
+    pub instance: Vec<NatInstance>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NatInstance {
+    pub id: u32,
+    /// `None`: yes.
+    pub enable: Option<bool>,
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub nat_pass_through: Vec<PassThrough>,
+    #[serde(default)]
+    pub policy: Vec<NatPolicy>,
+    #[serde(default)]
+    pub mapping_table: MappingTable,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct PassThrough {
+    pub id: u32,
+    pub prefix: String,
+    pub port: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NatPolicy {
+    pub id: u32,
+    #[serde(default)]
+    pub external_ip_address_pool: Vec<ExternalPool>,
+    #[serde(default)]
+    pub port_set_restrict: NatPorts,
+    #[serde(default)]
+    pub subscriber_match: Vec<SubscriberMatch>,
+    pub address_allocation_type: Option<String>,
+    pub port_allocation_type: Option<String>,
+    pub mapping_type: Option<MappingType>,
+    pub filtering_type: Option<FilteringType>,
+    pub fragment_behavior: Option<String>,
+    #[serde(default)]
+    pub port_quota: Vec<PortQuota>,
+    #[serde(default)]
+    pub external_realm: ExternalRealm,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ExternalPool {
+    pub pool_id: u32,
+    pub external_ip_pool: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SubscriberMatch {
+    pub match_id: u32,
+    pub subnet: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MappingType {
+    Eim,
+    Adm,
+    Edm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FilteringType {
+    Eif,
+    Adf,
+    Edf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PortQuota {
+    pub quota_type: u32,
+    #[serde(default)]
+    pub port_limit: u32,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct ExternalRealm {
+    pub external_interface: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct MappingTable {
+    pub mapping_entry: Vec<MappingEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct MappingEntry {
+    pub index: u32,
+    /// `None`: static.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    pub transport_protocol: Option<u32>,
+    pub internal_src_address: Option<String>,
+    #[serde(default)]
+    pub internal_src_port: NatPorts,
+    pub external_src_address: Option<String>,
+    #[serde(default)]
+    pub external_src_port: NatPorts,
+}
+
+/// A port, or the first and the last one of a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct NatPorts {
+    pub start_port_number: Option<u32>,
+    pub end_port_number: Option<u32>,
+}

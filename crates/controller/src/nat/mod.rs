@@ -1,0 +1,17 @@
+//! Network address translation of IPv4 (RFC 8512): policies and static mappings, what a commit warns about, state and
+//! metrics.
+
+mod capability;
+mod mappings;
+mod overlaps;
+mod paths;
+mod policies;
+mod state;
+mod values;
+mod warnings;
+
+pub(crate) use capability::Translation;
+pub(crate) use warnings::warnings;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Policies: which packets get another source, and which one.
+
+use std::collections::HashMap;
+
+use ipnet::Ipv4Net;
+use stoa_yang::error::ValidationErrors;
+
+use super::paths::{instance_path, policy_path, pool_path};
+use super::values::{Ports, ip4, ports, unicast};
+use crate::config::model::{
+    ExternalPool, FilteringType, Interface, MappingType, NatInstance, NatPolicy,
+};
+
+/// The ports of a policy without `port-set-restrict`: all but the well-known ones (RFC 4787, REQ-3).
+const PORTS: Ports = (1024, 65_535);
+
+/// A policy without errors.
+#[derive(Clone, Debug)]
+pub(super) struct Policy<'a> {
+    pub(super) instance: u32,
+    pub(super) id: u32,
+    pub(super) interface: &'a str,
+    pub(super) vrf: &'a str,
+    /// Sources that it translates; none: all.
+    pub(super) subscribers: Vec<Ipv4Net>,
+    /// Pools with their numbers; none: the address of the interface.
+    pub(super) pools: Vec<(u32, Ipv4Net)>,
+    pub(super) ports: Ports,
+    pub(super) mapping: MappingType,
+    pub(super) filtering: FilteringType,
+    /// Sources without a static mapping of their own are not translated.
+    pub(super) is_static_only: bool,
+}
+
+/// A leaf with a few values of which Stoa has some.
+struct Choice<'a> {
+    leaf: &'a str,
+    value: Option<&'a str>,
+    /// The value that Stoa has.
+    supported: &'a str,
+    /// What it does in place of the others.
+    reason: &'a str,
+}
+
+/// The policies of an instance, by number: that of the first match.
+pub(super) fn policies<'a>(
+    instance: &'a NatInstance,
+    interfaces: &HashMap<&str, &'a Interface>,
+    errors: &mut ValidationErrors,
+) -> Vec<Policy<'a>> {
+    let is_static_only = is_static_only(instance, errors);
+    let all = instance.policy.iter();
+    let mut found: Vec<_> =
+        all.filter_map(|it| policy((instance.id, it), interfaces, errors)).collect();
+    found.iter_mut().for_each(|it| it.is_static_only = is_static_only);
+    found.sort_by_key(|it| it.id);
+    found
+}
+
+/// Whether an instance translates by its static mappings alone.
+fn is_static_only(instance: &NatInstance, errors: &mut ValidationErrors) -> bool {
+    let kind = instance.kind.as_deref().unwrap_or("ietf-nat:napt44");
+    if !matches!(kind, "ietf-nat:napt44" | "ietf-nat:basic-nat44") {
+        errors.add(
+            format!("{}/type", instance_path(instance.id)),
+            format!("Stoa does not translate as {kind} says"),
+            "Set it to ietf-nat:napt44 or ietf-nat:basic-nat44.",
+        );
+    }
+    kind == "ietf-nat:basic-nat44"
+}
+
+fn policy<'a>(
+    (instance, given): (u32, &'a NatPolicy),
+    interfaces: &HashMap<&str, &'a Interface>,
+    errors: &mut ValidationErrors,
+) -> Option<Policy<'a>> {
+    let path = policy_path(instance, given.id);
+    unsupported(given, &path, errors);
+    let subscribers = given.subscriber_match.iter().filter_map(|it| {
+        let leaf = format!("{path}/subscriber-match[match-id='{}']/subnet", it.match_id);
+        ip4(&it.subnet, &leaf, errors)
+    });
+    let subscribers = subscribers.collect();
+    let of_pool = |ExternalPool { pool_id, external_ip_pool }: &ExternalPool| {
+        let leaf = pool_path(instance, given.id, *pool_id);
+        Some((*pool_id, unicast(external_ip_pool, &leaf, errors)?))
+    };
+    let pools = given.external_ip_address_pool.iter().filter_map(of_pool).collect();
+    let range = ports(given.port_set_restrict, &format!("{path}/port-set-restrict"), errors);
+    let realm = format!("{path}/external-realm/external-interface");
+    let Some(interface) = given.external_realm.external_interface.as_deref() else {
+        errors.add(
+            &realm,
+            "the policy has no external interface",
+            "Set it to the interface that sends translated packets.",
+        );
+        return None;
+    };
+    // libyang has checked that the interface exists.
+    let of = interfaces.get(interface)?;
+    if !of.cross_connect.is_empty() {
+        errors.add_about(
+            &realm,
+            format!("\"{interface}\" is cross-connected: its frames are not routed"),
+            "Use another interface, or remove stoa-interfaces:cross-connect of this one.",
+            &[interface],
+        );
+    }
+    Some(Policy {
+        instance,
+        id: given.id,
+        interface,
+        vrf: &of.vrf,
+        subscribers,
+        pools,
+        ports: range.unwrap_or(PORTS),
+        mapping: given.mapping_type.unwrap_or(MappingType::Eim),
+        filtering: given.filtering_type.unwrap_or(FilteringType::Edf),
+        is_static_only: false,
+    })
+}
+
+/// Values of the module that Stoa does not have.
+fn unsupported(given: &NatPolicy, path: &str, errors: &mut ValidationErrors) {
+    let choices = [
+        Choice {
+            leaf: "address-allocation-type",
+            value: given.address_allocation_type.as_deref(),
+            supported: "paired",
+            reason: "a host keeps its external address (RFC 4787, REQ-2)",
+        },
+        Choice {
+            leaf: "port-allocation-type",
+            value: given.port_allocation_type.as_deref(),
+            supported: "port-preservation",
+            reason: "a packet keeps its port if it is free, and gets a random one otherwise",
+        },
+        Choice {
+            leaf: "mapping-type",
+            value: given.mapping_type.filter(|it| *it == MappingType::Adm).map(|_| "adm"),
+            supported: "eim or edm",
+            reason: "mappings depend on no end, or on address and port of the other end",
+        },
+        Choice {
+            leaf: "fragment-behavior",
+            value: given.fragment_behavior.as_deref(),
+            supported: "in-order",
+            reason: "fragments follow the first one of their packet, which has the ports",
+        },
+    ];
+    for Choice { leaf, value, supported, reason } in choices {
+        if let Some(value) = value.filter(|value| *value != supported) {
+            let cause = format!("Stoa does not have \"{value}\": {reason}");
+            errors.add(format!("{path}/{leaf}"), cause, format!("Set it to {supported}, or remove it."));
+        }
+    }
+    if let Some(quota) = given.port_quota.first() {
+        errors.add(
+            format!("{path}/port-quota[quota-type='{}']", quota.quota_type),
+            "ports are not counted by subscriber",
+            "Remove it.",
+        );
+    }
+}
