@@ -27,6 +27,7 @@ use crate::config::{self, Interfaces, host_bits};
 pub use crate::configuration_text::ConfigurationText;
 use crate::linux::peer::unknown_users;
 use crate::linux::shared_namespaces;
+use crate::nat;
 use crate::rib::{self, RouteAnnotation, Routes};
 use crate::warning::{PROTOCOL, Warning, interface_node};
 pub(crate) use part::{Bulk, ChangedPart};
@@ -243,7 +244,14 @@ impl Configuration {
             acl::zone_warnings(desired, (interfaces, &self.addressing), &self.route_sources);
         let of_cookies =
             acl::cookie_warnings(&desired.acl_rules, (interfaces, &desired.zone_pairs));
+        let around = nat::Around {
+            interfaces,
+            addressing: &self.addressing,
+            sources: &self.route_sources,
+            management: &self.management,
+        };
         let of_acls = of_acls.into_iter().chain(of_zones).chain(of_cookies);
+        let of_acls = of_acls.chain(nat::warnings(desired, around));
         found.chain(self.overlaps()).chain(shared).chain(of_acls).collect()
     }
 

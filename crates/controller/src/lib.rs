@@ -32,6 +32,7 @@ mod logging;
 mod management;
 mod merged_routes;
 pub mod metrics;
+mod nat;
 mod open_call;
 mod operational_state;
 pub mod operator;

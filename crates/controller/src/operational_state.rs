@@ -10,6 +10,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::apply::ForwarderConnection;
+use crate::capability::NatFacts;
 use crate::flow_counts;
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::RouteSourceSummary;
@@ -34,6 +35,8 @@ pub enum StateSection {
     Rules,
     /// Rules of access lists.
     Acls,
+    /// Address translation: policies, static mappings and external addresses.
+    Nat,
     /// How many flows there are of each state: all of them are counted.
     Flows,
     /// Version, process, and whether the forwarder is in sync.
@@ -54,12 +57,13 @@ pub enum StateSection {
 
 impl StateSection {
     /// All sections except routes, neighbours and flows, of which there may be very many.
-    pub const OVERVIEW: [StateSection; 12] = [
+    pub const OVERVIEW: [StateSection; 13] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
         StateSection::RouteSources,
         StateSection::Rules,
         StateSection::Acls,
+        StateSection::Nat,
         StateSection::Program,
         StateSection::Workers,
         StateSection::Nodes,
@@ -105,6 +109,8 @@ pub struct OperationalState {
     pub acls: Vec<v1::AclRuleState>,
     pub flow_states: Vec<v1::FlowCount>,
     pub zone_pairs: v1::ListZonePairsReply,
+    pub nat: Option<v1::ListNatReply>,
+    pub nat_since_unix_s: u64,
     pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
@@ -202,6 +208,13 @@ impl OperationalState {
             let pairs = client().list_zone_pairs(v1::ListZonePairsRequest {}).await?;
             operational.zone_pairs = pairs.into_inner();
         }
+        // Most routers translate nothing, which needs no call.
+        if is(StateSection::Nat) && connection.translates() {
+            let listed = connection.nat_client().list_nat(v1::ListNatRequest {}).await?;
+            operational.nat = Some(listed.into_inner());
+            let identity = connection.identity();
+            operational.nat_since_unix_s = identity.map_or(0, |it| it.started_unix_s);
+        }
         if is(StateSection::Flows) {
             let all = v1::FlowFilter::default();
             operational.flow_states = flow_counts::read(connection, all).await?;
@@ -231,6 +244,12 @@ impl OperationalState {
             }
         }
         Ok(operational)
+    }
+
+    /// What is known of address translation.
+    pub fn nat_facts(&self) -> Option<NatFacts<'_>> {
+        let listed = self.nat.as_ref()?;
+        Some(NatFacts { listed, since_unix_s: self.nat_since_unix_s })
     }
 
     /// The routing tables.

@@ -7,6 +7,7 @@ mod configuration;
 mod flows;
 mod held;
 mod inactive;
+mod nat;
 mod printed;
 mod status;
 mod tables;
@@ -245,6 +246,21 @@ impl Operator for Service {
 
     async fn show_zones(&self, _: Request<v1::ShowZonesRequest>) -> Answer<v1::ShowZonesReply> {
         self.zones().await.map(Response::new)
+    }
+
+    async fn show_nat(&self, _: Request<v1::ListNatRequest>) -> Answer<v1::ListNatReply> {
+        self.nat().await.map(Response::new)
+    }
+
+    async fn show_nat_mappings(
+        &self,
+        request: Request<v1::ShowNatMappingsRequest>,
+    ) -> Answer<v1::ShowNatMappingsReply> {
+        self.nat_mappings(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn nat_whois(&self, request: Request<v1::NatWhoisRequest>) -> Answer<v1::NatWhoisReply> {
+        self.whois(request.into_inner()).await.map(Response::new)
     }
 
     async fn show_flows(

@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 use crate::command_line;
 
 /// Commands whose options are also words: `ping 192.0.2.1 source 10.0.0.1 df`, `show ip route vrf red`.
-pub const COMMANDS: [&str; 5] = ["ping", "traceroute", "show", "acl", "clear"];
+pub const COMMANDS: [&str; 6] = ["ping", "traceroute", "show", "acl", "nat", "clear"];
 
 /// Topics that take words of their own, such as those of the configuration.
 const OWN_WORDS: [&str; 2] = ["configuration", "state"];

@@ -12,8 +12,8 @@ use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
 use crate::{
-    acl, bfd, cross_connects, host_interfaces, logging, management, policy, punts, route_sources,
-    router_advertisement, test_sequences, tunnels, vrrp, workers,
+    acl, bfd, cross_connects, host_interfaces, logging, management, nat, policy, punts,
+    route_sources, router_advertisement, test_sequences, tunnels, vrrp, workers,
 };
 
 /// The capabilities of this tree.
@@ -29,6 +29,7 @@ static CAPABILITIES: &[&dyn Capability] = &[
     &bfd::Bfd,
     &policy::PolicyRouting,
     &acl::AccessLists,
+    &nat::Translation,
     &vrrp::Vrrp,
     &router_advertisement::RouterAdvertisements,
     &test_sequences::TEST_SEQUENCES,

@@ -112,6 +112,15 @@ pub struct FlowFacts<'a> {
     pub limits: &'a [v1::LimitState],
 }
 
+/// What is known of address translation.
+#[derive(Clone, Copy, Debug)]
+pub struct NatFacts<'a> {
+    /// Policies, mappings and external addresses with their use.
+    pub listed: &'a v1::ListNatReply,
+    /// When the counters began, as Unix time in seconds; 0: unknown.
+    pub since_unix_s: u64,
+}
+
 /// What the forwarder reports and the controller knows; what was not requested is `None` or empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
@@ -133,6 +142,8 @@ pub struct Facts<'a> {
     pub flows: Option<FlowFacts<'a>>,
     /// The pairs of zones.
     pub zone_pairs: Option<&'a v1::ListZonePairsReply>,
+    /// Address translation.
+    pub nat: Option<NatFacts<'a>>,
     /// Drops by reason.
     pub drops: Option<&'a [v1::DropState]>,
     /// The workers.

@@ -92,6 +92,7 @@ impl Collector for Scrape {
                 rules: Some(&operational.rules),
                 acls: Some(&operational.acls),
                 zone_pairs: Some(&operational.zone_pairs),
+                nat: operational.nat_facts(),
                 drops: Some(&operational.drops),
                 workers: Some(&operational.workers),
                 ..own

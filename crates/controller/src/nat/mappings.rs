@@ -67,7 +67,11 @@ fn mapping<'a>(
         match value {
             Some(value) => unicast(value, &leaf, errors),
             None => {
-                errors.add(leaf, "the mapping has no such address", "Set it, such as 192.0.2.1/32.");
+                errors.add(
+                    leaf,
+                    "the mapping has no such address",
+                    "Set it, such as 192.0.2.1/32.",
+                );
                 None
             }
         }
@@ -101,6 +105,14 @@ fn mapping<'a>(
 fn check(mapping: &Mapping<'_>, path: &str, errors: &mut ValidationErrors) -> bool {
     let Mapping { internal, external, protocol, .. } = *mapping;
     let Some((from, to)) = mapping.ports else {
+        if let Some(number) = protocol {
+            errors.add(
+                format!("{path}/transport-protocol"),
+                format!("the mapping has protocol {number}, but no ports"),
+                "Set internal-src-port and external-src-port; or remove it, for all protocols.",
+            );
+            return false;
+        }
         if internal.prefix_len() == external.prefix_len() {
             return true;
         }

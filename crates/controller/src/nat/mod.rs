@@ -6,12 +6,13 @@ mod mappings;
 mod overlaps;
 mod paths;
 mod policies;
+mod services;
 mod state;
 mod values;
 mod warnings;
 
 pub(crate) use capability::Translation;
-pub(crate) use warnings::warnings;
+pub(crate) use warnings::{Around, warnings};
 
 #[cfg(test)]
 mod tests;

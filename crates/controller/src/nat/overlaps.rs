@@ -22,7 +22,7 @@ pub(super) fn check(
     pools_and_mappings(policies, mappings, errors);
 }
 
-/// Pools of one VRF: of all policies.
+/// Pools of one VRF: those of different policies are equal, or have no address in common.
 fn pools(policies: &[Policy<'_>], errors: &mut ValidationErrors) {
     let of_policy = |policy| -> Vec<_> {
         let Policy { pools, .. }: &Policy<'_> = policy;
@@ -33,21 +33,23 @@ fn pools(policies: &[Policy<'_>], errors: &mut ValidationErrors) {
     // Of two prefixes that overlap, one contains the other, and comes first.
     for (at, (policy, id, net)) in all.iter().enumerate() {
         let behind = all[at + 1..].iter();
-        let inside = behind.take_while(|(other, _, it)| other.vrf == policy.vrf && overlap(*net, *it));
+        let inside =
+            behind.take_while(|(other, _, it)| other.vrf == policy.vrf && overlap(*net, *it));
         for (other, other_id, it) in inside {
             let is_same = (other.instance, other.id) == (policy.instance, policy.id);
-            if !is_same && !meet(policy.ports, other.ports) {
+            if !is_same && it == net {
                 continue;
             }
             let of = match is_same {
                 true => format!("pool {id}"),
-                false => format!("pool {id} of policy {} of instance {}", policy.id, policy.instance),
+                false => {
+                    format!("pool {id} of policy {} of instance {}", policy.id, policy.instance)
+                }
             };
             errors.add_about(
                 pool_path(other.instance, other.id, *other_id),
                 format!("{it} has addresses of {of}, {net}"),
-                "Use each external address once, or restrict both policies to different ports \
-                 (port-set-restrict).",
+                "Use other addresses, or the same prefix: policies may share a whole pool.",
                 &[net],
             );
         }
@@ -61,8 +63,8 @@ fn externals(mappings: &[Mapping<'_>], errors: &mut ValidationErrors) {
     let mut steps = STEPS;
     for (at, first) in all.iter().enumerate() {
         let behind = all[at + 1..].iter();
-        for second in behind
-            .take_while(|it| it.vrf == first.vrf && overlap(first.external, it.external))
+        for second in
+            behind.take_while(|it| it.vrf == first.vrf && overlap(first.external, it.external))
         {
             let Some(left) = steps.checked_sub(1) else { return };
             steps = left;
@@ -118,7 +120,8 @@ fn pools_and_mappings(
 ) {
     for mapping in mappings.iter().filter(|it| it.ports.is_none()) {
         for policy in policies.iter().filter(|it| it.vrf == mapping.vrf) {
-            let Some((id, net)) = policy.pools.iter().find(|(_, it)| overlap(*it, mapping.external))
+            let Some((id, net)) =
+                policy.pools.iter().find(|(_, it)| overlap(*it, mapping.external))
             else {
                 continue;
             };

@@ -52,22 +52,36 @@ pub(super) fn policies<'a>(
     let all = instance.policy.iter();
     let mut found: Vec<_> =
         all.filter_map(|it| policy((instance.id, it), interfaces, errors)).collect();
-    found.iter_mut().for_each(|it| it.is_static_only = is_static_only);
+    for policy in &mut found {
+        policy.is_static_only = is_static_only;
+        if let Some((pool, _)) = policy.pools.first().filter(|_| is_static_only) {
+            errors.add(
+                pool_path(instance.id, policy.id, *pool),
+                "an instance of the type basic-nat44 translates by its static mappings alone",
+                "Remove the pool, or set the type of the instance to ietf-nat:napt44.",
+            );
+        }
+    }
     found.sort_by_key(|it| it.id);
     found
 }
 
 /// Whether an instance translates by its static mappings alone.
 fn is_static_only(instance: &NatInstance, errors: &mut ValidationErrors) -> bool {
-    let kind = instance.kind.as_deref().unwrap_or("ietf-nat:napt44");
-    if !matches!(kind, "ietf-nat:napt44" | "ietf-nat:basic-nat44") {
+    let kind = instance.kind.as_deref().map_or("napt44", without_module);
+    if !matches!(kind, "napt44" | "basic-nat44") {
         errors.add(
             format!("{}/type", instance_path(instance.id)),
             format!("Stoa does not translate as {kind} says"),
             "Set it to ietf-nat:napt44 or ietf-nat:basic-nat44.",
         );
     }
-    kind == "ietf-nat:basic-nat44"
+    kind == "basic-nat44"
+}
+
+/// The name of an identity.
+fn without_module(identity: &str) -> &str {
+    identity.rsplit(':').next().unwrap_or(identity)
 }
 
 fn policy<'a>(
@@ -86,7 +100,8 @@ fn policy<'a>(
         let leaf = pool_path(instance, given.id, *pool_id);
         Some((*pool_id, unicast(external_ip_pool, &leaf, errors)?))
     };
-    let pools = given.external_ip_address_pool.iter().filter_map(of_pool).collect();
+    let pools: Vec<_> = given.external_ip_address_pool.iter().filter_map(of_pool).collect();
+    pool_sizes(&pools, &path, errors);
     let range = ports(given.port_set_restrict, &format!("{path}/port-set-restrict"), errors);
     let realm = format!("{path}/external-realm/external-interface");
     let Some(interface) = given.external_realm.external_interface.as_deref() else {
@@ -104,7 +119,7 @@ fn policy<'a>(
             &realm,
             format!("\"{interface}\" is cross-connected: its frames are not routed"),
             "Use another interface, or remove stoa-interfaces:cross-connect of this one.",
-            &[interface],
+            &[&interface],
         );
     }
     Some(Policy {
@@ -119,6 +134,20 @@ fn policy<'a>(
         filtering: given.filtering_type.unwrap_or(FilteringType::Edf),
         is_static_only: false,
     })
+}
+
+/// External addresses of a policy, at most.
+const ADDRESSES: u64 = 65_536;
+
+fn pool_sizes(pools: &[(u32, Ipv4Net)], path: &str, errors: &mut ValidationErrors) {
+    let addresses: u64 = pools.iter().map(|(_, net)| 1_u64 << (32 - net.prefix_len())).sum();
+    if addresses > ADDRESSES {
+        errors.add(
+            format!("{path}/external-ip-address-pool"),
+            format!("{addresses} external addresses of a policy are more than {ADDRESSES}"),
+            "Use smaller prefixes, or several policies for different sources.",
+        );
+    }
 }
 
 /// Values of the module that Stoa does not have.
@@ -152,8 +181,21 @@ fn unsupported(given: &NatPolicy, path: &str, errors: &mut ValidationErrors) {
     for Choice { leaf, value, supported, reason } in choices {
         if let Some(value) = value.filter(|value| *value != supported) {
             let cause = format!("Stoa does not have \"{value}\": {reason}");
-            errors.add(format!("{path}/{leaf}"), cause, format!("Set it to {supported}, or remove it."));
+            errors.add(
+                format!("{path}/{leaf}"),
+                cause,
+                format!("Set it to {supported}, or remove it."),
+            );
         }
+    }
+    let dependent = given.mapping_type == Some(MappingType::Edm);
+    let of_many = given.filtering_type.filter(|it| dependent && *it != FilteringType::Edf);
+    if of_many.is_some() {
+        errors.add(
+            format!("{path}/filtering-type"),
+            "with mapping-type edm, an external port belongs to one connection: nobody else can use it",
+            "Set it to edf, or remove it; or set mapping-type to eim.",
+        );
     }
     if let Some(quota) = given.port_quota.first() {
         errors.add(

@@ -24,20 +24,15 @@ pub(super) fn ip4(text: &str, path: &str, errors: &mut ValidationErrors) -> Opti
 pub(super) fn unicast(text: &str, path: &str, errors: &mut ValidationErrors) -> Option<Ipv4Net> {
     let net = ip4(text, path, errors)?;
     let first = net.network();
+    // A prefix of fewer bits has some of these addresses, too.
     let is_unicast = first.octets()[0] != 0 && !first.is_loopback() && first.octets()[0] < 224;
-    if !is_unicast || net.prefix_len() < PREFIX_MIN {
-        let cause = match is_unicast {
-            true => format!("{net} has more than {} addresses", 1_u32 << (32 - PREFIX_MIN)),
-            false => format!("{net} has addresses that no host can have"),
-        };
+    if !is_unicast || net.prefix_len() < 8 {
+        let cause = format!("{net} has addresses that no host can have");
         errors.add(path, cause, "Use a prefix of unicast addresses, such as 192.0.2.0/28.");
         return None;
     }
     Some(net)
 }
-
-/// The largest prefix of external addresses.
-const PREFIX_MIN: u8 = 8;
 
 /// A range of ports; `None`: it is absent. libyang has checked that its end is not below its start.
 pub(super) fn ports(given: NatPorts, path: &str, errors: &mut ValidationErrors) -> Option<Ports> {

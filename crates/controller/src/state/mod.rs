@@ -110,6 +110,7 @@ pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> 
             limits: &operational.limits,
         }),
         zone_pairs: None,
+        nat: operational.nat_facts(),
         drops: request.is(StateSection::Drops).then_some(&operational.drops),
         workers: request.is(StateSection::Workers).then_some(&operational.workers),
     };

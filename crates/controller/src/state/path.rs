@@ -38,6 +38,7 @@ fn request(path: &str) -> StateRequest {
         "routing" => routing(second, steps.next()),
         "forwarder" => forwarder(second),
         "acls" => access_lists(second),
+        "nat" => StateRequest::of(&[StateSection::Nat]),
         "vrrp" => StateRequest::of(&[StateSection::Interfaces, StateSection::Drops]),
         _ => StateRequest::of(&[]),
     }

@@ -23,6 +23,7 @@ mod forwarder;
 mod insert;
 mod load;
 mod man;
+mod nat;
 mod ping;
 mod reload;
 mod rename;
@@ -118,6 +119,7 @@ commands! {
     Trace trace,
     Capture capture,
     Acl acl,
+    Nat nat,
     Doctor doctor,
     Demo demo,
     Bench bench,

@@ -16,8 +16,8 @@ use crate::plugin;
 use crate::show::neighbors::Selection;
 use crate::show::{
     acl, bfd, clock, configuration, conservation, drops, flows, interface, interfaces, limits, log,
-    metrics, neighbors, nodes, punts, route_sources, rules, state, tables, version, vrrp, workers,
-    zones,
+    metrics, nat, nat_mappings, neighbors, nodes, punts, route_sources, rules, state, tables,
+    version, vrrp, workers, zones,
 };
 use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
 
@@ -104,6 +104,11 @@ enum Topic {
         #[command(flatten)]
         selection: flows::Selection,
     },
+    /// NAT: policies and static mappings, with what they translate and drop
+    Nat {
+        #[command(subcommand)]
+        part: Option<NatPart>,
+    },
     /// Neighbours: ARP and neighbour discovery
     #[command(alias = "neighbours")]
     Neighbors {
@@ -188,6 +193,15 @@ enum Topic {
     },
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum NatPart {
+    /// Dynamic mappings: external addresses and ports, and the inside hosts behind them
+    Mappings {
+        #[command(flatten)]
+        selection: nat_mappings::Selection,
+    },
+}
+
 /// Shows the topic, once or repeatedly.
 pub fn execute(arguments: Arguments) -> Outcome {
     repeat(&arguments.options, async |client, out| show_once(&arguments, client, out).await)
@@ -252,6 +266,10 @@ async fn show_once(
         Topic::Acl { name } => acl::show(client, name.as_deref(), json, out).await,
         Topic::Zones => zones::show(client, json, out).await,
         Topic::Flows { selection } => flows::show(client, selection, json, out).await,
+        Topic::Nat { part: None } => nat::show(client, json, out).await,
+        Topic::Nat { part: Some(NatPart::Mappings { selection }) } => {
+            nat_mappings::show(client, selection, json, out).await
+        }
         Topic::Neighbors { interface } => {
             let selection = Selection { family: 0, interface: interface.as_deref() };
             neighbors::show(client, &selection, json, out).await

@@ -15,13 +15,14 @@ use crate::operator::SocketArgument;
 use crate::option_words;
 
 /// Commands of operational mode, with a short help.
-pub const COMMANDS: [(&str, &str); 16] = [
+pub const COMMANDS: [(&str, &str); 17] = [
     ("show", "Show state and counters"),
     ("monitor", "Like show, repeated every second"),
     ("top", "Show live rates of interfaces, nodes and workers"),
     ("trace", "Trace packets through the packet graph"),
     ("capture", "Capture frames of an interface"),
     ("acl", "Which rule of the access lists decides about a packet"),
+    ("nat", "Which inside host has an external address and port"),
     ("clear", "Clear counters, hits of access lists or the trace"),
     ("ping", "Ping a host"),
     ("traceroute", "Show the path to a host"),

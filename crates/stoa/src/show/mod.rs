@@ -15,6 +15,8 @@ pub mod interfaces;
 pub mod limits;
 pub mod log;
 pub mod metrics;
+pub mod nat;
+pub mod nat_mappings;
 pub mod neighbors;
 pub mod nodes;
 pub mod punts;
@@ -99,7 +101,7 @@ pub fn clock(unix_ns: u64) -> String {
 }
 
 /// "2 d 3 h", "5 min 7 s".
-fn duration(seconds: u64) -> String {
+pub fn duration(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),

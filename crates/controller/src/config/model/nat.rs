@@ -92,8 +92,6 @@ pub enum FilteringType {
 #[serde(rename_all = "kebab-case")]
 pub struct PortQuota {
     pub quota_type: u32,
-    #[serde(default)]
-    pub port_limit: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]

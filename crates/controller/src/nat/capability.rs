@@ -1,0 +1,182 @@
+//! NAT as a capability: what it translates to, its state and metrics.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use ipnet::{IpNet, Ipv4Net};
+use serde_json::{Map, Value};
+use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
+
+use super::mappings::{Mapping, mappings};
+use super::overlaps;
+use super::paths::{INSTANCES, instance_path, mapping_path};
+use super::policies::{Policy, policies};
+use super::state;
+use super::values::{Ports, ip4};
+use crate::capability::{Capability, Facts, Page, Settings, Translated};
+use crate::config::model::{FilteringType, Interface, MappingType, NatInstance, PassThrough};
+use crate::prefix::prefix_to_proto;
+
+/// The capability.
+pub(crate) struct Translation;
+
+impl Capability for Translation {
+    /// It looks at the interfaces that policies name.
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
+    fn translate(
+        &self,
+        settings: &Settings<'_>,
+        translated: &mut Translated,
+        errors: &mut ValidationErrors,
+    ) {
+        let mut instances: Vec<&NatInstance> =
+            settings.model.nat.instances.instance.iter().collect();
+        if instances.is_empty() {
+            return;
+        }
+        instances.sort_by_key(|it| it.id);
+        let all = &settings.model.interfaces.interface;
+        let interfaces: HashMap<&str, &Interface> =
+            all.iter().map(|it| (it.name.as_str(), it)).collect();
+        let (mut of_policies, mut of_mappings) = (Vec::new(), Vec::new());
+        let mut nat = v1::Nat::default();
+        for instance in instances {
+            let exempt = exempt(instance, errors);
+            let policies = policies(instance, &interfaces, errors);
+            let vrf = vrf(instance, &policies, errors);
+            let mappings = mappings(instance, vrf, errors);
+            // One that is not enabled is checked, too.
+            if instance.enable.unwrap_or(true) {
+                let desired = policies.iter().map(|it| desired_policy(it, &exempt));
+                nat.policies.extend(desired);
+                nat.mappings.extend(mappings.iter().map(desired_mapping));
+                of_policies.extend(policies);
+                of_mappings.extend(mappings);
+            }
+        }
+        overlaps::check(&of_policies, &of_mappings, errors);
+        check_counts(&nat, errors);
+        translated.desired.nat = (nat != v1::Nat::default()).then_some(nat);
+    }
+
+    fn state(&self, facts: &Facts<'_>, state: &mut Map<String, Value>) {
+        if let Some(listed) = facts.nat {
+            state::add(listed, state);
+        }
+    }
+
+    fn metrics(&self, facts: &Facts<'_>, page: &mut Page<'_>) -> fmt::Result {
+        facts.nat.map_or(Ok(()), |listed| state::metrics(listed, page))
+    }
+}
+
+/// Policies and mappings, at most.
+const POLICIES: usize = 255;
+const MAPPINGS: usize = 65_536;
+
+fn check_counts(nat: &v1::Nat, errors: &mut ValidationErrors) {
+    let counts = [
+        (nat.policies.len(), POLICIES, "policies"),
+        (nat.mappings.len(), MAPPINGS, "static mappings"),
+    ];
+    for (count, most, what) in counts.into_iter().filter(|(count, most, _)| count > most) {
+        let cause = format!("{count} {what} of all instances are more than {most}");
+        errors.add(INSTANCES, cause, format!("Use fewer {what}."));
+    }
+}
+
+/// Destinations that an instance does not translate.
+fn exempt(instance: &NatInstance, errors: &mut ValidationErrors) -> Vec<Ipv4Net> {
+    let mut of = |it: &PassThrough| {
+        let path = format!("{}/nat-pass-through[id='{}']", instance_path(instance.id), it.id);
+        if it.port.is_some() {
+            errors.add(
+                format!("{path}/port"),
+                "destinations are exempted by their addresses, not by ports",
+                "Remove it.",
+            );
+        }
+        ip4(&it.prefix, &format!("{path}/prefix"), errors)
+    };
+    instance.nat_pass_through.iter().filter_map(&mut of).collect()
+}
+
+/// The VRF of the external interfaces of an instance, in which its static mappings apply.
+fn vrf<'a>(
+    instance: &NatInstance,
+    policies: &[Policy<'a>],
+    errors: &mut ValidationErrors,
+) -> &'a str {
+    let Some(first) = instance.mapping_table.mapping_entry.first() else { return "" };
+    let path = mapping_path(instance.id, first.index);
+    let Some(policy) = policies.first() else {
+        if instance.policy.is_empty() {
+            errors.add(
+                path,
+                "the instance has no policy, so its mappings apply at no interface",
+                "Add a policy with the external interface (external-realm).",
+            );
+        }
+        return "";
+    };
+    if let Some(other) = policies.iter().find(|it| it.vrf != policy.vrf) {
+        errors.add_about(
+            path,
+            format!(
+                "the external interfaces \"{}\" and \"{}\" of the instance are in different VRFs",
+                policy.interface, other.interface
+            ),
+            "Use an instance for each VRF.",
+            &[&policy.interface, &other.interface],
+        );
+    }
+    policy.vrf
+}
+
+fn prefix(net: Ipv4Net) -> v1::Prefix {
+    prefix_to_proto(&IpNet::V4(net))
+}
+
+fn desired_policy(policy: &Policy<'_>, exempt: &[Ipv4Net]) -> v1::NatPolicy {
+    let mapping = match policy.mapping {
+        MappingType::Edm => v1::NatMappingType::NatEdm,
+        // libyang or `policies` has refused the third one.
+        MappingType::Eim | MappingType::Adm => v1::NatMappingType::NatEim,
+    };
+    let filtering = match policy.filtering {
+        FilteringType::Edf => v1::NatFilteringType::NatEdf,
+        FilteringType::Adf => v1::NatFilteringType::NatAdf,
+        FilteringType::Eif => v1::NatFilteringType::NatEif,
+    };
+    v1::NatPolicy {
+        instance: policy.instance,
+        policy: policy.id,
+        interface: policy.interface.to_owned(),
+        subscribers: policy.subscribers.iter().copied().map(prefix).collect(),
+        exempt: exempt.iter().copied().map(prefix).collect(),
+        pools: policy.pools.iter().map(|(_, net)| prefix(*net)).collect(),
+        first_port: policy.ports.0,
+        last_port: policy.ports.1,
+        mapping: mapping.into(),
+        filtering: filtering.into(),
+        static_only: policy.is_static_only,
+    }
+}
+
+fn desired_mapping(mapping: &Mapping<'_>) -> v1::NatMapping {
+    let range = |(first, last): Ports| v1::PortRange { first, last };
+    v1::NatMapping {
+        instance: mapping.instance,
+        index: mapping.index,
+        vrf: mapping.vrf.to_owned(),
+        protocol: mapping.protocol.unwrap_or_default(),
+        internal: Some(prefix(mapping.internal)),
+        external: Some(prefix(mapping.external)),
+        internal_ports: mapping.ports.map(|(internal, _)| range(internal)),
+        external_ports: mapping.ports.map(|(_, external)| range(external)),
+    }
+}

@@ -1,0 +1,74 @@
+//! Port forwards that take packets from the router itself.
+
+use std::net::IpAddr;
+
+use stoa_api::v1;
+use stoa_wire::protocol::{TCP, UDP};
+
+use super::paths::mapping_path;
+use super::warnings::{Around, single};
+use crate::prefix::prefix_from_proto;
+use crate::warning::Warning;
+
+/// Something that listens at an address of the router.
+struct Service {
+    protocol: u8,
+    port: u32,
+    name: String,
+}
+
+/// The warnings about a mapping at an address of the router.
+pub(super) fn taken_from(mapping: &v1::NatMapping, around: Around<'_>) -> Vec<Warning> {
+    let net = mapping.external.as_ref().and_then(prefix_from_proto);
+    let Some(address) = net.and_then(single) else { return Vec::new() };
+    let table = around.addressing.table(&mapping.vrf);
+    let Some(interface) = table.own.get(&address) else { return Vec::new() };
+    let Some(interface) = around.interfaces.named(interface) else { return Vec::new() };
+    let v1::NatMapping { instance, index, .. } = mapping;
+    let nodes = vec![mapping_path(*instance, *index)];
+    let Some(range) = mapping.external_ports else {
+        let text = format!(
+            "NAT mapping {index} of instance {instance}: all packets to {address}, the router's own address at \
+             interface {}, go to the internal host: the router is not reached there any more; map ports alone, or use \
+             another address",
+            interface.name
+        );
+        return vec![Warning { text, nodes }];
+    };
+    let is_taken = |it: &Service| {
+        u32::from(it.protocol) == mapping.protocol && (range.first..=range.last).contains(&it.port)
+    };
+    let warning = |Service { port, name, .. }: Service| Warning {
+        text: format!(
+            "NAT mapping {index} of instance {instance} takes port {port} of {address} from {name} of the router; use \
+             another external port or address"
+        ),
+        nodes: nodes.clone(),
+    };
+    services(address, interface, around).into_iter().filter(is_taken).map(warning).collect()
+}
+
+/// What the router runs at an address of an interface, as far as the configuration says.
+fn services(address: IpAddr, interface: &v1::Interface, around: Around<'_>) -> Vec<Service> {
+    let mut services = Vec::new();
+    let https = &around.management.https;
+    let listens = |it: &IpAddr| *it == address || it.is_unspecified() && it.is_ipv4();
+    if https.enabled && https.address.iter().any(listens) {
+        let name = "the HTTPS server (management)".to_owned();
+        services.push(Service { protocol: TCP, port: https.port.into(), name });
+    }
+    if !interface.bfd.is_empty() {
+        services.push(Service { protocol: UDP, port: 3784, name: "BFD".to_owned() });
+    }
+    let Some(host) = &interface.host_interface else { return services };
+    if let Some(daemon) = around.sources.iter().find(|it| it.netns == host.netns) {
+        let name = format!("BGP of route source {}", daemon.source.name);
+        services.push(Service { protocol: TCP, port: 179, name });
+    }
+    services.push(Service {
+        protocol: TCP,
+        port: 22,
+        name: "SSH on the host interface".to_owned(),
+    });
+    services
+}

@@ -1,0 +1,199 @@
+//! Address translation as YANG data, and as metrics.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::{Map, Value, json};
+use stoa_api::text::ip;
+use stoa_api::{date, v1};
+
+use crate::capability::{NatFacts, Page};
+use crate::json::{list, number, object, text};
+use crate::prefix::prefix_from_proto;
+
+/// Policies with metrics, at most: more than there may be.
+const METRICS: usize = 1_000;
+
+/// What an instance has.
+#[derive(Default)]
+struct Instance<'a> {
+    policies: Vec<&'a v1::NatPolicyState>,
+    mappings: Vec<&'a v1::NatStaticState>,
+}
+
+fn instances(listed: &v1::ListNatReply) -> BTreeMap<u32, Instance<'_>> {
+    let mut all: BTreeMap<u32, Instance<'_>> = BTreeMap::new();
+    for state in &listed.policies {
+        let Some(policy) = &state.policy else { continue };
+        all.entry(policy.instance).or_default().policies.push(state);
+    }
+    for state in &listed.mappings {
+        let Some(mapping) = &state.mapping else { continue };
+        all.entry(mapping.instance).or_default().mappings.push(state);
+    }
+    all
+}
+
+/// Adds `/ietf-nat:nat/instances`.
+pub(super) fn add(facts: NatFacts<'_>, state: &mut Map<String, Value>) {
+    let all = instances(facts.listed);
+    if all.is_empty() {
+        return;
+    }
+    // The forwarder counts packets of all flows together.
+    let traffic = (all.len() == 1).then_some(facts.listed);
+    let since = match facts.since_unix_s {
+        0 => Value::Null,
+        since => text(&date::of_unix_s(since)),
+    };
+    let instance = |(id, it): (&u32, &Instance<'_>)| {
+        let policies = it.policies.iter().filter_map(|it| policy(it));
+        object([
+            ("id", json!(id)),
+            ("capabilities", capabilities()),
+            ("policy", list(policies)),
+            (
+                "statistics",
+                object([
+                    ("discontinuity-time", since.clone()),
+                    ("traffic-statistics", traffic_statistics(it, traffic)),
+                    ("mappings-statistics", mapping_statistics(it)),
+                    ("pools-stats", pools(it, &facts.listed.addresses)),
+                ]),
+            ),
+        ])
+    };
+    let instances: Vec<Value> = all.iter().map(instance).collect();
+    state.insert("ietf-nat:nat".to_owned(), json!({ "instances": { "instance": instances } }));
+}
+
+/// What this implementation can do (RFC 8512, section 3).
+fn capabilities() -> Value {
+    let protocols = [(1, "ICMP"), (6, "TCP"), (17, "UDP")];
+    let protocol = |(id, name)| json!({ "protocol-id": id, "protocol-name": name });
+    json!({
+        "nat-flavor": ["ietf-nat:napt44", "ietf-nat:basic-nat44"],
+        "per-interface-binding": ["unsupported"],
+        "transport-protocols": protocols.map(protocol),
+        "restricted-port-support": true,
+        "static-mapping-support": true,
+        "port-randomization-support": true,
+        "port-range-allocation-support": false,
+        "port-preservation-suport": true,
+        "address-roundrobin-support": false,
+        "paired-address-pooling-support": true,
+        "endpoint-independent-mapping-support": true,
+        "address-dependent-mapping-support": false,
+        "address-and-port-dependent-mapping-support": true,
+        "endpoint-independent-filtering-support": true,
+        "address-dependent-filtering": true,
+        "address-and-port-dependent-filtering": true,
+        "fragment-behavior": "in-order",
+    })
+}
+
+fn policy(state: &v1::NatPolicyState) -> Option<Value> {
+    let statistics = object([
+        ("active-flows", number(state.flows)),
+        ("active-mappings", number(state.dynamic_mappings)),
+        ("created-flows", number(state.created_flows)),
+        ("no-port-packets", number(state.out_of_ports)),
+        ("no-address-packets", number(state.no_address)),
+        ("table-full-packets", number(state.table_full)),
+    ]);
+    let id = state.policy.as_ref()?.policy;
+    Some(json!({ "id": id, "stoa-nat:statistics": statistics }))
+}
+
+/// Packets that were translated, if those of the instance are known, and those that were dropped.
+fn traffic_statistics(instance: &Instance<'_>, traffic: Option<&v1::ListNatReply>) -> Value {
+    let sum = |of: fn(&v1::NatPolicyState) -> u64| -> u64 {
+        instance.policies.iter().map(|state| of(state)).sum()
+    };
+    let dropped = [sum(|it| it.out_of_ports), sum(|it| it.no_address), sum(|it| it.table_full)];
+    let count = |of: fn(&v1::ListNatReply) -> u64| traffic.map_or(Value::Null, |it| number(of(it)));
+    object([
+        ("sent-packets", count(|it| it.out_packets)),
+        ("sent-bytes", count(|it| it.out_bytes)),
+        ("rcvd-packets", count(|it| it.in_packets)),
+        ("rcvd-bytes", count(|it| it.in_bytes)),
+        ("dropped-packets", number(dropped.iter().sum())),
+        ("dropped-port-packets", number(dropped[0])),
+        ("dropped-address-packets", number(dropped[1])),
+    ])
+}
+
+/// A number of 32 bits; a greater one is the greatest.
+fn gauge(value: u64) -> Value {
+    json!(u32::try_from(value).unwrap_or(u32::MAX))
+}
+
+fn mapping_statistics(instance: &Instance<'_>) -> Value {
+    let has_ports = |it: &&&v1::NatStaticState| {
+        it.mapping.as_ref().is_some_and(|mapping| mapping.external_ports.is_some())
+    };
+    let with_ports = instance.mappings.iter().filter(has_ports).count();
+    let dynamic: u64 = instance.policies.iter().map(|it| it.dynamic_mappings).sum();
+    json!({
+        "total-address-mappings": gauge((instance.mappings.len() - with_ports) as u64),
+        "total-port-mappings": gauge(dynamic + with_ports as u64),
+    })
+}
+
+/// How many addresses of the pools of an instance have flows, and how many have none.
+fn pools(instance: &Instance<'_>, addresses: &[v1::NatAddressState]) -> Value {
+    let all = instance.policies.iter().filter_map(|it| it.policy.as_ref());
+    let nets: BTreeSet<IpNet> =
+        all.flat_map(|it| &it.pools).filter_map(prefix_from_proto).collect();
+    if nets.is_empty() {
+        return Value::Null;
+    }
+    let used = addresses.iter().filter(|it| it.flows > 0 || it.dynamic_mappings > 0);
+    let used: HashSet<IpAddr> = used.filter_map(|it| ip(&it.address)).collect();
+    let is_of_pool = |address: &&IpAddr| nets.iter().any(|net| net.contains(*address));
+    let used = used.iter().filter(is_of_pool).count() as u64;
+    let total: u64 = nets.iter().map(|net| 1_u64 << (32 - net.prefix_len().min(32))).sum();
+    json!({
+        "addresses-allocated": gauge(used),
+        "addresses-free": gauge(total.saturating_sub(used)),
+    })
+}
+
+/// Adds what policies do, and what was translated.
+pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
+    let listed = facts.listed;
+    let policies = listed.policies.iter().take(METRICS);
+    let policies = policies.filter_map(|it| Some((it.policy.as_ref()?, it)));
+    let labels = |it: &v1::NatPolicy| {
+        [("instance", it.instance.to_string()), ("policy", it.policy.to_string())]
+    };
+    let flows = policies.clone().map(|(policy, it)| (labels(policy), it.flows as f64));
+    page.gauges("nat44_flows", "", "Flows that a policy translates", flows)?;
+    let mappings =
+        policies.clone().map(|(policy, it)| (labels(policy), it.dynamic_mappings as f64));
+    page.gauges("nat44_mappings", "", "Dynamic mappings of a policy", mappings)?;
+    let created = policies.clone().map(|(policy, it)| (labels(policy), it.created_flows));
+    page.counters("nat44_created", "flows", "Flows that a policy has translated", created)?;
+    let reasons = |(policy, it): (&v1::NatPolicy, &v1::NatPolicyState)| {
+        let counts = [
+            ("no-port", it.out_of_ports),
+            ("no-address", it.no_address),
+            ("table-full", it.table_full),
+        ];
+        let [instance, policy] = labels(policy);
+        counts.map(|(reason, count)| {
+            ([instance.clone(), policy.clone(), ("reason", reason.to_owned())], count)
+        })
+    };
+    let help = "Packets that a policy could not translate";
+    page.counters("nat44_dropped", "packets", help, policies.flat_map(reasons))?;
+    let ways =
+        [("out", listed.out_packets, listed.out_bytes), ("in", listed.in_packets, listed.in_bytes)];
+    let of = |direction: &str| [("direction", direction.to_owned())];
+    let packets = ways.iter().map(|(direction, packets, _)| (of(direction), *packets));
+    page.counters("nat44_translated", "packets", "Packets that were translated", packets)?;
+    let bytes = ways.iter().map(|(direction, _, bytes)| (of(direction), *bytes));
+    page.counters("nat44_translated", "bytes", "Bytes of these IP packets", bytes)
+}

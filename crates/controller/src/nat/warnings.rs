@@ -1,0 +1,168 @@
+//! What a commit warns about: policies that do nothing, and external addresses that others have.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use stoa_api::v1;
+
+use super::paths::{mapping_path, policy_path};
+use super::services::taken_from;
+use crate::config::Interfaces;
+use crate::config::addresses::Addressing;
+use crate::config::management::Management;
+use crate::config::route_sources::RouteSourceConfig;
+use crate::prefix::prefix_from_proto;
+use crate::warning::Warning;
+
+/// Warnings of a kind that are listed.
+pub(super) const LISTED: usize = 20;
+
+/// What policies and mappings are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Around<'a> {
+    /// All interfaces.
+    pub(crate) interfaces: &'a Interfaces,
+    /// Their addresses and subnets.
+    pub(crate) addressing: &'a Addressing,
+    /// The route sources, whose daemons may have sessions.
+    pub(crate) sources: &'a [RouteSourceConfig],
+    /// The servers of the management.
+    pub(crate) management: &'a Management,
+}
+
+/// The warnings about policies and mappings.
+pub(crate) fn warnings(desired: &v1::Desired, around: Around<'_>) -> Vec<Warning> {
+    let Some(v1::Nat { policies, mappings }) = &desired.nat else { return Vec::new() };
+    let mut warnings: Vec<Warning> = hidden(policies).take(LISTED).collect();
+    warnings.extend(policies.iter().filter_map(|it| without_address(it, around)).take(LISTED));
+    warnings.extend(policies.iter().filter_map(|it| pool_of_others(it, around)).take(LISTED));
+    warnings.extend(mappings.iter().flat_map(|it| taken_from(it, around)).take(LISTED));
+    let of_others = mappings.iter().filter_map(|it| address_of_others(it, policies, around));
+    warnings.extend(of_others.take(LISTED));
+    warnings
+}
+
+/// The prefixes of a message.
+fn nets(prefixes: &[v1::Prefix]) -> impl Iterator<Item = IpNet> {
+    prefixes.iter().filter_map(prefix_from_proto)
+}
+
+/// Policies behind one that has all their sources.
+fn hidden(policies: &[v1::NatPolicy]) -> impl Iterator<Item = Warning> {
+    let mut before: HashMap<&str, Vec<&v1::NatPolicy>> = HashMap::new();
+    policies.iter().filter_map(move |it| {
+        let former = before.entry(&it.interface).or_default();
+        let hiding = former.iter().copied().find(|former| covers(former, it));
+        former.push(it);
+        let hiding = hiding?;
+        let (instance, policy) = (it.instance, it.policy);
+        Some(Warning {
+            text: format!(
+                "NAT policy {policy} of instance {instance} translates nothing: policy {} of instance {} comes first \
+                 at interface {} and has all its sources; give it a subscriber-match, or a lower number to this one",
+                hiding.policy, hiding.instance, it.interface
+            ),
+            nodes: vec![
+                policy_path(instance, policy),
+                policy_path(hiding.instance, hiding.policy),
+            ],
+        })
+    })
+}
+
+/// Whether a policy has all sources of another one, and passes none of its destinations on.
+fn covers(former: &v1::NatPolicy, later: &v1::NatPolicy) -> bool {
+    let is_inside = |net: IpNet| nets(&former.subscribers).any(|it| it.contains(&net));
+    let has_all = former.subscribers.is_empty()
+        || !later.subscribers.is_empty() && nets(&later.subscribers).all(is_inside);
+    has_all && (former.exempt.is_empty() || former.exempt == later.exempt)
+}
+
+/// A policy without a pool at an interface without an address.
+fn without_address(policy: &v1::NatPolicy, around: Around<'_>) -> Option<Warning> {
+    let v1::NatPolicy { instance, policy: id, interface, pools, static_only, .. } = policy;
+    let is_there = around.addressing.subnets(interface, false).is_some_and(|it| !it.is_empty());
+    (pools.is_empty() && !static_only && !is_there).then(|| Warning {
+        text: format!(
+            "NAT policy {id} of instance {instance}: interface {interface} has no IPv4 address, so packets that the \
+             policy matches are dropped; give the interface an address, or the policy a pool"
+        ),
+        nodes: vec![
+            policy_path(*instance, *id),
+            crate::warning::interface_node(interface, "ietf-ip:ipv4"),
+        ],
+    })
+}
+
+/// What an external prefix has that is not for NAT alone.
+fn conflict(net: IpNet, vrf: &str, external: &[&str], around: Around<'_>) -> Option<String> {
+    let table = around.addressing.table(vrf);
+    let own = table.own.iter().find(|(address, _)| net.contains(*address));
+    if let Some((address, interface)) = own {
+        return Some(format!("has {address}, the router's own address at interface {interface}"));
+    }
+    let neighbors = around.addressing.neighbors.iter();
+    let address = |it: &v1::Neighbor| stoa_api::text::ip(&it.address);
+    let neighbor = neighbors
+        .filter(|it| around.addressing.vrf_of(&it.interface) == vrf)
+        .find_map(|it| Some((address(it).filter(|ip| net.contains(ip))?, &it.interface)));
+    if let Some((address, interface)) = neighbor {
+        return Some(format!("has {address}, a host at interface {interface}"));
+    }
+    let (interface, subnet) = on_link(net, table)?;
+    (!external.contains(&interface.as_str())).then(|| {
+        format!("lies in the subnet {subnet} of interface {interface}, which is not external")
+    })
+}
+
+/// A connected subnet that has a prefix.
+fn on_link(net: IpNet, table: &crate::config::addresses::Table) -> Option<(String, IpNet)> {
+    let (interface, subnet) = table.on_link(net.network())?;
+    subnet.contains(&net).then(|| (interface.to_owned(), subnet))
+}
+
+/// A policy whose pool has an address of somebody else.
+fn pool_of_others(policy: &v1::NatPolicy, around: Around<'_>) -> Option<Warning> {
+    let v1::NatPolicy { instance, policy: id, interface, .. } = policy;
+    let vrf = around.addressing.vrf_of(interface);
+    let found =
+        nets(&policy.pools).find_map(|net| Some((net, conflict(net, vrf, &[interface], around)?)));
+    let (net, conflict) = found?;
+    Some(Warning {
+        text: format!(
+            "NAT policy {id} of instance {instance}: its pool {net} {conflict}: packets from outside to it may be lost; \
+             use external addresses that nobody else has"
+        ),
+        nodes: vec![policy_path(*instance, *id)],
+    })
+}
+
+/// A mapping without ports whose external address somebody else has. Those of the router are in `services`.
+fn address_of_others(
+    mapping: &v1::NatMapping,
+    policies: &[v1::NatPolicy],
+    around: Around<'_>,
+) -> Option<Warning> {
+    let v1::NatMapping { instance, index, vrf, .. } = mapping;
+    let net = prefix_from_proto(mapping.external.as_ref()?)?;
+    let own = &around.addressing.table(vrf).own;
+    if own.get(&net.network()).is_some_and(|_| net.prefix_len() == 32) {
+        return None;
+    }
+    let of_instance = policies.iter().filter(|it| it.instance == *instance);
+    let external: Vec<&str> = of_instance.map(|it| it.interface.as_str()).collect();
+    let conflict = conflict(net, vrf, &external, around)?;
+    Some(Warning {
+        text: format!(
+            "NAT mapping {index} of instance {instance}: its external address {net} {conflict}: packets from outside to \
+             it may be lost; use external addresses that nobody else has"
+        ),
+        nodes: vec![mapping_path(*instance, *index)],
+    })
+}
+
+/// The address of a prefix of one address.
+pub(super) fn single(net: IpNet) -> Option<IpAddr> {
+    (net.prefix_len() == net.max_prefix_len()).then(|| net.network())
+}

@@ -1,0 +1,284 @@
+//! Address translation: policies and static mappings.
+
+use std::io::Write;
+
+use comfy_table::{Cell, Table};
+use serde_json::{Value, json};
+use stoa_api::acl::protocol_name;
+use stoa_api::text::ip_text;
+use stoa_api::v1::{
+    ListNatReply, ListNatRequest, NatAddressState, NatFilteringType, NatMapping, NatMappingType,
+    NatPolicy, NatPolicyState, NatStaticState, PortRange, Prefix,
+};
+
+use super::{count, number, table, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Requests policies and mappings and prints them.
+pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let reply = client.show_nat(ListNatRequest {}).await?.into_inner();
+    if as_json {
+        writeln!(out, "{}", to_json(&reply))?;
+        return Ok(());
+    }
+    if reply.policies.is_empty() && reply.mappings.is_empty() {
+        let hint = "No NAT. `set nat instances instance 1 policy 1 external-realm external-interface NAME` hides hosts \
+                    behind the address of an interface.";
+        writeln!(out, "{hint}")?;
+        return Ok(());
+    }
+    write(&policies(&reply.policies), out)?;
+    if !reply.mappings.is_empty() {
+        writeln!(out)?;
+        write(&mappings(&reply.mappings), out)?;
+    }
+    writeln!(out)?;
+    write!(out, "{}", summary(&reply))?;
+    Ok(())
+}
+
+/// Prefixes, or what their absence means.
+fn prefixes(prefixes: &[Prefix], none: &str) -> String {
+    match prefixes {
+        [] => none.to_owned(),
+        some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The names of RFC 8512.
+fn mapping_type(policy: &NatPolicy) -> &'static str {
+    match policy.mapping() {
+        NatMappingType::NatEim => "eim",
+        NatMappingType::NatEdm => "edm",
+    }
+}
+
+fn filtering_type(policy: &NatPolicy) -> &'static str {
+    match policy.filtering() {
+        NatFilteringType::NatEdf => "edf",
+        NatFilteringType::NatAdf => "adf",
+        NatFilteringType::NatEif => "eif",
+    }
+}
+
+/// Where the external addresses come from.
+fn external(policy: &NatPolicy) -> String {
+    match policy.static_only {
+        true => "static mappings".to_owned(),
+        false => prefixes(&policy.pools, "its address"),
+    }
+}
+
+fn policies(policies: &[NatPolicyState]) -> Table {
+    let columns = [
+        "policy",
+        "interface",
+        "sources",
+        "external",
+        "kind",
+        ">flows",
+        ">mappings",
+        ">no port",
+        ">no address",
+        ">table full",
+    ];
+    let mut table = table(&columns);
+    for state in policies {
+        let Some(policy) = &state.policy else { continue };
+        let kind = format!("{} {}", mapping_type(policy), filtering_type(policy));
+        table.add_row(vec![
+            Cell::new(format!("{}/{}", policy.instance, policy.policy)),
+            Cell::new(&policy.interface),
+            Cell::new(prefixes(&policy.subscribers, "all")),
+            Cell::new(external(policy)),
+            Cell::new(kind),
+            count(state.flows),
+            count(state.dynamic_mappings),
+            count(state.out_of_ports),
+            count(state.no_address),
+            count(state.table_full),
+        ]);
+    }
+    table
+}
+
+fn range(ports: &PortRange) -> String {
+    match ports.first == ports.last {
+        true => ports.first.to_string(),
+        false => format!("{}-{}", ports.first, ports.last),
+    }
+}
+
+/// One end of a static mapping: an address with its ports, or a prefix.
+fn end(prefix: Option<&Prefix>, ports: Option<&PortRange>) -> String {
+    let (Some(prefix), ports) = (prefix, ports.map(range)) else { return "-".to_owned() };
+    match ports {
+        Some(ports) => format!("{}:{ports}", ip_text(&prefix.address)),
+        None if prefix.length == 32 => ip_text(&prefix.address),
+        None => prefix.to_string(),
+    }
+}
+
+fn ends(mapping: &NatMapping) -> [String; 2] {
+    [
+        end(mapping.external.as_ref(), mapping.external_ports.as_ref()),
+        end(mapping.internal.as_ref(), mapping.internal_ports.as_ref()),
+    ]
+}
+
+/// "all" or the name of the protocol.
+fn protocol(mapping: &NatMapping) -> String {
+    match mapping.protocol {
+        0 => "all".to_owned(),
+        protocol => protocol_name(protocol),
+    }
+}
+
+fn mappings(mappings: &[NatStaticState]) -> Table {
+    let mut table = table(&["static mapping", "protocol", "external", "internal", ">flows"]);
+    for state in mappings {
+        let Some(mapping) = &state.mapping else { continue };
+        let [external, internal] = ends(mapping);
+        table.add_row(vec![
+            Cell::new(format!("{}/{}", mapping.instance, mapping.index)),
+            Cell::new(protocol(mapping)),
+            Cell::new(external),
+            Cell::new(internal),
+            count(state.flows),
+        ]);
+    }
+    table
+}
+
+/// The use of the tables, and what was translated.
+fn summary(reply: &ListNatReply) -> String {
+    let used = reply.addresses.iter().filter(|it| it.flows > 0 || it.dynamic_mappings > 0).count();
+    let (flows, flow_limit) = (number(reply.flows), number(reply.flow_limit));
+    let (mappings, limit) = (number(reply.dynamic_mappings), number(reply.mapping_limit));
+    let translated =
+        |packets, bytes| format!("{} packets, {} bytes", number(packets), number(bytes));
+    format!(
+        "{flows} flows of {flow_limit}, {mappings} dynamic mappings of {limit}, {used} external addresses in use\n\
+         Out: {}. In: {}.\n",
+        translated(reply.out_packets, reply.out_bytes),
+        translated(reply.in_packets, reply.in_bytes),
+    )
+}
+
+fn to_json(reply: &ListNatReply) -> Value {
+    let texts =
+        |all: &[Prefix]| all.iter().map(ToString::to_string).map(Value::from).collect::<Vec<_>>();
+    let policy = |state: &NatPolicyState| {
+        let policy = state.policy.as_ref()?;
+        Some(json!({
+            "instance": policy.instance, "policy": policy.policy, "interface": policy.interface,
+            "subscribers": texts(&policy.subscribers), "exempt": texts(&policy.exempt),
+            "pools": texts(&policy.pools), "static_only": policy.static_only,
+            "first_port": policy.first_port, "last_port": policy.last_port,
+            "mapping": mapping_type(policy), "filtering": filtering_type(policy),
+            "flows": state.flows, "dynamic_mappings": state.dynamic_mappings,
+            "created_flows": state.created_flows,
+            "dropped": {
+                "no_port": state.out_of_ports, "no_address": state.no_address,
+                "table_full": state.table_full,
+            },
+        }))
+    };
+    let mapping = |state: &NatStaticState| {
+        let mapping = state.mapping.as_ref()?;
+        let [external, internal] = ends(mapping);
+        Some(json!({
+            "instance": mapping.instance, "index": mapping.index, "vrf": mapping.vrf,
+            "protocol": mapping.protocol, "external": external, "internal": internal,
+            "flows": state.flows,
+        }))
+    };
+    let address = |it: &NatAddressState| {
+        json!({
+            "address": ip_text(&it.address), "vrf": it.vrf, "flows": it.flows,
+            "dynamic_mappings": it.dynamic_mappings,
+        })
+    };
+    let direction = |packets: u64, bytes: u64| json!({ "packets": packets, "bytes": bytes });
+    json!({
+        "policies": reply.policies.iter().filter_map(policy).collect::<Vec<_>>(),
+        "mappings": reply.mappings.iter().filter_map(mapping).collect::<Vec<_>>(),
+        "addresses": reply.addresses.iter().map(address).collect::<Vec<_>>(),
+        "flows": reply.flows, "flow_limit": reply.flow_limit,
+        "dynamic_mappings": reply.dynamic_mappings, "mapping_limit": reply.mapping_limit,
+        "out": direction(reply.out_packets, reply.out_bytes),
+        "in": direction(reply.in_packets, reply.in_bytes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(address: [u8; 4], length: u32) -> Prefix {
+        Prefix { address: address.to_vec(), length }
+    }
+
+    fn reply() -> ListNatReply {
+        let policy = NatPolicy {
+            instance: 1,
+            policy: 10,
+            interface: "wan".to_owned(),
+            subscribers: vec![prefix([10, 0, 0, 0], 24)],
+            ..NatPolicy::default()
+        };
+        let mapping = NatMapping {
+            instance: 1,
+            index: 2,
+            protocol: 6,
+            external: Some(prefix([203, 0, 113, 5], 32)),
+            internal: Some(prefix([10, 0, 0, 80], 32)),
+            external_ports: Some(PortRange { first: 8_000, last: 8_010 }),
+            internal_ports: Some(PortRange { first: 80, last: 90 }),
+            ..NatMapping::default()
+        };
+        let whole = NatMapping {
+            instance: 1,
+            index: 3,
+            external: Some(prefix([203, 0, 113, 32], 30)),
+            internal: Some(prefix([10, 0, 1, 64], 30)),
+            ..NatMapping::default()
+        };
+        let of = |mapping| NatStaticState { mapping: Some(mapping), flows: 7 };
+        ListNatReply {
+            policies: vec![NatPolicyState {
+                policy: Some(policy),
+                flows: 1_234,
+                out_of_ports: 5,
+                ..NatPolicyState::default()
+            }],
+            mappings: vec![of(mapping), of(whole)],
+            flows: 1_234,
+            flow_limit: 65_536,
+            ..ListNatReply::default()
+        }
+    }
+
+    #[test]
+    fn policies_and_mappings_are_shown() {
+        let reply = reply();
+        let text = policies(&reply.policies).to_string();
+        for part in ["1/10", "wan", "10.0.0.0/24", "its address", "eim edf", "1,234"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = mappings(&reply.mappings).to_string();
+        for part in ["1/2", "tcp", "203.0.113.5:8000-8010", "10.0.0.80:80-90", "203.0.113.32/30"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(
+            summary(&reply).starts_with("1,234 flows of 65,536, 0 dynamic"),
+            "{}",
+            summary(&reply)
+        );
+        let json = to_json(&reply);
+        assert_eq!(json["policies"][0]["dropped"]["no_port"], 5);
+        assert_eq!(json["mappings"][0]["external"], "203.0.113.5:8000-8010");
+        assert_eq!(json["mappings"][1]["internal"], "10.0.1.64/30");
+    }
+}
