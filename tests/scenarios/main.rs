@@ -34,6 +34,7 @@ mod memif_library;
 mod memif_testpmd;
 mod mixed_interfaces;
 mod mtu;
+mod nat44;
 mod ndisc6;
 mod netfilter;
 mod nmap;

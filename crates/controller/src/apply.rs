@@ -2,6 +2,7 @@
 //! whenever the forwarder has restarted.
 
 mod audit;
+mod clients;
 mod difference;
 mod kernel_configuration;
 mod outage;
@@ -11,9 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use stoa_api::v1::flow_table_client::FlowTableClient;
 use stoa_api::v1::forwarder_client::ForwarderClient;
-use stoa_api::v1::nat_table_client::NatTableClient;
 use stoa_api::v1::{self, HelloReply, HelloRequest};
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES};
 use stoa_yang::error::ValidationError;
@@ -180,26 +179,6 @@ impl ForwarderConnection {
     /// Counters of learned routes; `None` while the table is busy.
     pub async fn learned(&self) -> Option<LearnedStatistics> {
         self.learned.get()?.statistics().await
-    }
-
-    /// A client for queries.
-    pub fn client(&self) -> ForwarderClient<Channel> {
-        self.client.clone()
-    }
-
-    /// A client for flows.
-    pub fn flow_client(&self) -> FlowTableClient<Channel> {
-        FlowTableClient::new(self.channel.clone())
-    }
-
-    /// A client for address translation.
-    pub fn nat_client(&self) -> NatTableClient<Channel> {
-        NatTableClient::new(self.channel.clone())
-    }
-
-    /// Whether the configuration in force translates addresses.
-    pub fn translates(&self) -> bool {
-        self.with_configuration(|it| it.is_some_and(|it| it.desired.nat.is_some()))
     }
 
     /// The configuration in force.

@@ -42,6 +42,16 @@ fn scrape() -> Scrape {
             v1::LimitState { name: "ring".into(), refused: 1, ..v1::LimitState::default() },
             v1::LimitState { name: "table".into(), used: Some(4), limit: 8, ..Default::default() },
         ],
+        nat: Some(v1::ListNatReply {
+            policies: vec![v1::NatPolicyState {
+                policy: Some(v1::NatPolicy { instance: 1, policy: 2, ..v1::NatPolicy::default() }),
+                flows: 4,
+                out_of_ports: 3,
+                ..v1::NatPolicyState::default()
+            }],
+            in_bytes: 9,
+            ..v1::ListNatReply::default()
+        }),
         flows: vec![v1::FlowCounts { family: 4, created: 70, ..v1::FlowCounts::default() }],
         conservation: v1::Conservation { balanced: true, ..v1::Conservation::default() },
         ..OperationalState::default()
@@ -108,6 +118,9 @@ fn every_family_is_there_with_its_values() {
         r#"stoa_limit_used{name="table"} 4.0"#,
         r#"stoa_limit_refused_total{name="ring"} 1"#,
         r#"stoa_flows_created_total{family="ipv4"} 70"#,
+        r#"stoa_nat44_dropped_packets_total{instance="1",policy="2",reason="no-port"} 3"#,
+        r#"stoa_nat44_translated_bytes_total{direction="in"} 9"#,
+        r#"stoa_nat44_flows{instance="1",policy="2"} 4.0"#,
         "stoa_packets_conserved 1.0",
         "stoa_forwarder_up 1.0",
         r#"stoa_forwarder_info{version="",kernel="avx2"} 1"#,

@@ -1,4 +1,4 @@
-//! Flows that stateful rules of access lists have admitted.
+//! Flows that stateful rules of access lists have admitted, or that NAT translates.
 
 use std::io::Write;
 
@@ -73,7 +73,7 @@ pub async fn show(
 /// What to say where no flow is listed.
 pub(super) fn none(filter: &FlowFilter) -> &'static str {
     match filter.is_all() {
-        true => "No flows: stateful rules of access lists create them.",
+        true => "No flows: stateful rules of access lists create them, and NAT.",
         false => "No flow matches.",
     }
 }
@@ -87,6 +87,32 @@ fn end(address: &[u8], port: u32, protocol: u32) -> String {
         (true, _) => format!("{text}:{port}"),
         (false, _) => text,
     }
+}
+
+/// An end as the first packet has it, and as what it is translated to.
+fn translated(shown: String, translated: String) -> String {
+    match translated.is_empty() || translated == shown {
+        true => shown,
+        false => format!("{shown} as {translated}"),
+    }
+}
+
+fn source(flow: &FlowState) -> String {
+    let of = |address, port| end(address, port, flow.protocol);
+    let behind = match flow.translated_source.is_empty() {
+        true => String::new(),
+        false => of(&flow.translated_source, flow.translated_source_port),
+    };
+    translated(of(&flow.source, flow.source_port), behind)
+}
+
+fn destination(flow: &FlowState) -> String {
+    let of = |address, port| end(address, port, flow.protocol);
+    let behind = match flow.translated_destination.is_empty() {
+        true => String::new(),
+        false => of(&flow.translated_destination, flow.translated_destination_port),
+    };
+    translated(of(&flow.destination, flow.destination_port), behind)
 }
 
 /// Its state in words.
@@ -120,8 +146,8 @@ fn to_table(flows: &[FlowState]) -> Table {
         };
         table.add_row(vec![
             Cell::new(protocol_name(flow.protocol)),
-            Cell::new(end(&flow.source, flow.source_port, flow.protocol)),
-            Cell::new(end(&flow.destination, flow.destination_port, flow.protocol)),
+            Cell::new(source(flow)),
+            Cell::new(destination(flow)),
             Cell::new(state(flow)),
             count(flow.packets),
             count(flow.bytes),
@@ -137,12 +163,19 @@ fn to_table(flows: &[FlowState]) -> Table {
 
 fn to_json(flow: &FlowState) -> Value {
     let named = |name: &String| (!name.is_empty()).then(|| name.clone());
+    let is_translated = !flow.translated_source.is_empty();
+    let address = |address: &[u8]| is_translated.then(|| ip_text(address));
+    let port = |port: u32| is_translated.then_some(port);
     json!({
         "protocol": flow.protocol,
         "source": ip_text(&flow.source),
         "source_port": flow.source_port,
         "destination": ip_text(&flow.destination),
         "destination_port": flow.destination_port,
+        "translated_source": address(&flow.translated_source),
+        "translated_source_port": port(flow.translated_source_port),
+        "translated_destination": address(&flow.translated_destination),
+        "translated_destination_port": port(flow.translated_destination_port),
         "vrf": flow.vrf,
         "state": flow.state,
         "suspended": flow.suspended,
@@ -187,6 +220,16 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert_eq!(to_json(&flow)["destination_port"], 443);
+        let flow = FlowState {
+            translated_source: vec![203, 0, 113, 17],
+            translated_source_port: 40_112,
+            translated_destination: flow.destination.clone(),
+            translated_destination_port: flow.destination_port,
+            ..flow
+        };
+        assert_eq!(source(&flow), "10.0.0.1:40000 as 203.0.113.17:40112");
+        assert_eq!(destination(&flow), "198.51.100.7:443");
+        assert_eq!(to_json(&flow)["translated_source_port"], 40_112);
         assert_eq!(end(&[0; 16], 53, 17), "[::]:53");
         assert_eq!(end(&[10, 0, 0, 1], 9, 1), "10.0.0.1");
     }

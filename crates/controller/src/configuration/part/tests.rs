@@ -36,6 +36,8 @@ fn references_between_entries_are_known() {
         ("ietf-access-control-list", (5, 0)),
         // The type itself, and references of state.
         ("ietf-interfaces", (4, 0)),
+        // External interfaces of policies, which are in each part with the interfaces; notifications.
+        ("ietf-nat", (5, 0)),
         // Outgoing interfaces of static routes; those of state.
         ("ietf-routing", (5, 0)),
         // Interfaces that a priority follows, which must have the family.

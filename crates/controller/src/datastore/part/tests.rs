@@ -66,6 +66,10 @@ const TEXT: &str = r#"{
     "stoa-acl:zones": {"zone": [{"name": "inside", "interface": ["lan"]}]},
     "stoa-acl:zone-pairs": {"zone-pair": [{"from": "inside", "to": "router",
       "acl-sets": {"acl-set": [{"name": "edge"}]}}]}},
+  "ietf-nat:nat": {"instances": {"instance": [{"id": 1,
+    "policy": [{"id": 1, "external-realm": {"external-interface": "wan"}}],
+    "mapping-table": {"mapping-entry": [{"index": 1, "external-src-address": "203.0.113.1/32",
+      "internal-src-address": "192.0.2.9/32"}]}}]}},
   "ietf-routing:routing": {
     "stoa-policy:policy": {"rule": [{"vrf": "default", "address-family": "ipv4", "priority": 100,
       "match": {"interface": "wan"}, "table": "red"}]},

@@ -58,6 +58,8 @@ pub(super) fn cheap() -> Vec<Edit> {
     let ace = "/ietf-access-control-list:acls/acl[name='edge']/aces/ace[name='web']";
     let ports =
         "/ietf-access-control-list:acls/stoa-acl:defined-sets/port-sets/port-set[name='more']";
+    let nat = "/ietf-nat:nat/instances/instance[id='1']";
+    let mapping = format!("{nat}/mapping-table/mapping-entry[index='1']");
     let router =
         format!("{}/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance[vrid='7']", interface("lan"));
     let new = r#"{"name": "new", "type": "iana-if-type:l2vlan", "stoa-interfaces:sub-interface":
@@ -98,6 +100,9 @@ pub(super) fn cheap() -> Vec<Edit> {
         set(format!("{ace}/matches/tcp/destination-port/port"), "443"),
         delete(format!("{ports}/port[.='53']")),
         merge_sets(r#"{"name": "more", "port": ["853-860"]}"#),
+        set(format!("{nat}/policy[id='1']/mapping-type"), "edm"),
+        set(format!("{nat}/policy[id='1']/external-realm/external-interface"), "lan.1"),
+        set(format!("{mapping}/internal-src-address"), "192.0.2.7/32"),
         set("/stoa-management:management/user[name='ann']/admin".to_owned(), "true"),
     ]
 }
@@ -109,6 +114,7 @@ pub(super) fn others() -> Vec<Edit> {
     let port = |name: &str| format!("{}/stoa-interfaces:port", interface(name));
     let four = |name: &str| format!("{}/ietf-ip:ipv4", interface(name));
     let acls = "/ietf-access-control-list:acls";
+    let policy = "/ietf-nat:nat/instances/instance[id='1']/policy[id='1']";
     let mut all = vec![
         delete(acls.to_owned()),
         delete(format!("{acls}/stoa-acl:defined-sets")),
@@ -122,6 +128,10 @@ pub(super) fn others() -> Vec<Edit> {
         set(format!("{acls}/stoa-acl:zones/zone[name='inside']/interface[.='wan']"), ""),
         set(format!("{acls}/stoa-acl:zones/zone[name='outside']/interface[.='lan']"), ""),
         set(format!("{acls}/acl[name='edge']/type"), "ietf-access-control-list:ipv6-acl-type"),
+        delete("/ietf-nat:nat".to_owned()),
+        set(format!("{policy}/external-realm/external-interface"), "one"),
+        set(format!("{policy}/external-realm/external-interface"), "red"),
+        delete(format!("{policy}/external-realm/external-interface")),
         length("lan", "192.0.2.1", "25"),
         length("lan", "192.0.2.9", "24"),
         length("wan", "192.0.2.9", "32"),
@@ -140,6 +150,7 @@ pub(super) fn others() -> Vec<Edit> {
         set(format!("{}/enabled", four("wan")), "false"),
         delete(format!("{}/enabled", four("wan"))),
         vrf("lan", "red"),
+        vrf("wan", "red"),
         vrf("lan.1", "blue"),
         vrf("red", "blue"),
         delete(format!("{}/stoa-vrf:vrf", interface("red"))),

@@ -1,0 +1,30 @@
+//! Clients of the services of the forwarder.
+
+use stoa_api::v1::flow_table_client::FlowTableClient;
+use stoa_api::v1::forwarder_client::ForwarderClient;
+use stoa_api::v1::nat_table_client::NatTableClient;
+use tonic::transport::Channel;
+
+use super::ForwarderConnection;
+
+impl ForwarderConnection {
+    /// A client for queries.
+    pub fn client(&self) -> ForwarderClient<Channel> {
+        self.client.clone()
+    }
+
+    /// A client for flows.
+    pub fn flow_client(&self) -> FlowTableClient<Channel> {
+        FlowTableClient::new(self.channel.clone())
+    }
+
+    /// A client for address translation.
+    pub fn nat_client(&self) -> NatTableClient<Channel> {
+        NatTableClient::new(self.channel.clone())
+    }
+
+    /// Whether the configuration in force translates addresses.
+    pub fn translates(&self) -> bool {
+        self.with_configuration(|it| it.is_some_and(|it| it.desired.nat.is_some()))
+    }
+}
