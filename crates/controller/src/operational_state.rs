@@ -109,8 +109,8 @@ pub struct OperationalState {
     pub acls: Vec<v1::AclRuleState>,
     pub flow_states: Vec<v1::FlowCount>,
     pub zone_pairs: v1::ListZonePairsReply,
-    pub nat: Option<v1::ListNatReply>,
-    pub nat_since_unix_s: u64,
+    /// With the time when its counters began.
+    pub nat: Option<(v1::ListNatReply, u64)>,
     pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
@@ -211,9 +211,8 @@ impl OperationalState {
         // Most routers translate nothing, which needs no call.
         if is(StateSection::Nat) && connection.translates() {
             let listed = connection.nat_client().list_nat(v1::ListNatRequest {}).await?;
-            operational.nat = Some(listed.into_inner());
-            let identity = connection.identity();
-            operational.nat_since_unix_s = identity.map_or(0, |it| it.started_unix_s);
+            let since = connection.identity().map_or(0, |it| it.started_unix_s);
+            operational.nat = Some((listed.into_inner(), since));
         }
         if is(StateSection::Flows) {
             let all = v1::FlowFilter::default();
@@ -248,8 +247,8 @@ impl OperationalState {
 
     /// What is known of address translation.
     pub fn nat_facts(&self) -> Option<NatFacts<'_>> {
-        let listed = self.nat.as_ref()?;
-        Some(NatFacts { listed, since_unix_s: self.nat_since_unix_s })
+        let (listed, since_unix_s) = self.nat.as_ref()?;
+        Some(NatFacts { listed, since_unix_s: *since_unix_s })
     }
 
     /// The routing tables.

@@ -16,6 +16,7 @@ use crate::apply::ForwarderConnection;
 use crate::config::management::{self, Action, Https, Management, User};
 use crate::config::{Interfaces, has_address, interface_path};
 use crate::configuration::Configuration;
+use crate::nat::mapping_at;
 
 const FIX: &str = "Change the candidate and use a confirmed commit (`confirm-within`, `commit confirmed 5`): it is rolled \
                     back unless you confirm it. Or force the commit (`force`).";
@@ -76,7 +77,8 @@ fn lost(
         user(name, credential, old, new).into_iter().for_each(&mut add);
     }
     interface(before.interfaces, after.interfaces, path.local.ip()).into_iter().for_each(&mut add);
-    access_list(path, before.configuration, after.configuration).into_iter().for_each(add);
+    access_list(path, before.configuration, after.configuration).into_iter().for_each(&mut add);
+    translation(path.local, before.configuration, after.configuration).into_iter().for_each(add);
     errors.into_vec()
 }
 
@@ -224,6 +226,23 @@ fn access_list(
         true => pair_path(&interface.zone, ROUTER),
         false => format!("{}/ingress", point_path(&interface.name)),
     };
+    Some((path, cause))
+}
+
+// ===== address translation =====
+
+/// A static mapping that would take the packets of the author's session from the router.
+fn translation(
+    local: SocketAddr,
+    before: &Configuration,
+    after: &Configuration,
+) -> Option<(String, String)> {
+    let vrf = &after.interfaces.iter().find(|it| has_address(it, local.ip()))?.vrf;
+    if mapping_at(before.desired.nat.as_ref(), vrf, local).is_some() {
+        return None;
+    }
+    let (path, mapping) = mapping_at(after.desired.nat.as_ref(), vrf, local)?;
+    let cause = format!("NAT mapping {} takes packets to {local} from the router", mapping.index);
     Some((path, cause))
 }
 

@@ -6,6 +6,16 @@ use stoa_api::v1;
 use super::*;
 use crate::learned::{AuditCounters, RouteSourceSummary, Session, WorkCounters};
 
+fn translation() -> v1::ListNatReply {
+    let policy = v1::NatPolicyState {
+        policy: Some(v1::NatPolicy { instance: 1, policy: 2, ..v1::NatPolicy::default() }),
+        flows: 4,
+        out_of_ports: 3,
+        ..v1::NatPolicyState::default()
+    };
+    v1::ListNatReply { policies: vec![policy], in_bytes: 9, ..v1::ListNatReply::default() }
+}
+
 fn scrape() -> Scrape {
     let interface = v1::InterfaceState {
         name: "a\"b\\c".into(),
@@ -42,16 +52,7 @@ fn scrape() -> Scrape {
             v1::LimitState { name: "ring".into(), refused: 1, ..v1::LimitState::default() },
             v1::LimitState { name: "table".into(), used: Some(4), limit: 8, ..Default::default() },
         ],
-        nat: Some(v1::ListNatReply {
-            policies: vec![v1::NatPolicyState {
-                policy: Some(v1::NatPolicy { instance: 1, policy: 2, ..v1::NatPolicy::default() }),
-                flows: 4,
-                out_of_ports: 3,
-                ..v1::NatPolicyState::default()
-            }],
-            in_bytes: 9,
-            ..v1::ListNatReply::default()
-        }),
+        nat: Some((translation(), 1)),
         flows: vec![v1::FlowCounts { family: 4, created: 70, ..v1::FlowCounts::default() }],
         conservation: v1::Conservation { balanced: true, ..v1::Conservation::default() },
         ..OperationalState::default()

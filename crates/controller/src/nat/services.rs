@@ -1,6 +1,6 @@
 //! Port forwards that take packets from the router itself.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use stoa_api::v1;
 use stoa_wire::protocol::{TCP, UDP};
@@ -46,6 +46,25 @@ pub(super) fn taken_from(mapping: &v1::NatMapping, around: Around<'_>) -> Vec<Wa
         nodes: nodes.clone(),
     };
     services(address, interface, around).into_iter().filter(is_taken).map(warning).collect()
+}
+
+/// The static mapping that takes TCP connections to an address and port in a VRF.
+pub(crate) fn mapping_at<'a>(
+    nat: Option<&'a v1::Nat>,
+    vrf: &str,
+    to: SocketAddr,
+) -> Option<(String, &'a v1::NatMapping)> {
+    let has_port = |range: &v1::PortRange| (range.first..=range.last).contains(&to.port().into());
+    let takes = |it: &&v1::NatMapping| {
+        let net = it.external.as_ref().and_then(prefix_from_proto);
+        let is_tcp = [0, TCP.into()].contains(&it.protocol);
+        it.vrf == vrf
+            && is_tcp
+            && it.external_ports.as_ref().is_none_or(has_port)
+            && net.is_some_and(|net| net.contains(&to.ip()))
+    };
+    let mapping = nat?.mappings.iter().find(takes)?;
+    Some((mapping_path(mapping.instance, mapping.index), mapping))
 }
 
 /// What the router runs at an address of an interface, as far as the configuration says.

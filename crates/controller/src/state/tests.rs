@@ -133,7 +133,6 @@ fn sample() -> OperationalState {
         flow_states: Vec::new(),
         zone_pairs: v1::ListZonePairsReply::default(),
         nat: None,
-        nat_since_unix_s: 0,
         route_sources: vec![
             (
                 "stoa-routing:fpm",

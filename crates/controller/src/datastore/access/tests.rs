@@ -128,6 +128,29 @@ fn losing_the_session_to_a_pair_of_zones_is_refused() {
 }
 
 #[test]
+fn losing_the_session_to_a_port_forward_is_refused() {
+    let with = |external: &str, port: u16| {
+        paths("ann", Some(Credential::Password), |all| {
+            all["ietf-nat:nat"] = json!({ "instances": { "instance": [{
+                "id": 1,
+                "policy": [{ "id": 1, "external-realm": { "external-interface": "lan" } }],
+                "mapping-table": { "mapping-entry": [{
+                    "index": 7, "transport-protocol": 6,
+                    "external-src-address": format!("{external}/32"),
+                    "external-src-port": { "start-port-number": port },
+                    "internal-src-address": "10.0.0.8/32",
+                    "internal-src-port": { "start-port-number": 443 },
+                }] },
+            }] } });
+        })
+    };
+    let mapping = "/ietf-nat:nat/instances/instance[id='1']/mapping-table/mapping-entry[index='7']";
+    assert_eq!(with("192.0.2.1", 8443), [mapping]);
+    assert_eq!(with("192.0.2.1", 8444), [""; 0]);
+    assert_eq!(with("192.0.2.99", 8443), [""; 0]);
+}
+
+#[test]
 fn losing_the_user_or_the_credential_is_refused() {
     let of_user = |credential, change: fn(&mut Value)| {
         paths("ann", Some(credential), |all| change(&mut all["stoa-management:management"]["user"]))

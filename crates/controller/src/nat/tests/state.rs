@@ -51,8 +51,7 @@ fn instances_have_the_statistics_of_the_standard_and_of_their_policies() {
     assert!(request.is(StateSection::Nat) && StateRequest::at("/").is(StateSection::Nat));
     let state = |instances: &[u32]| {
         let operational = OperationalState {
-            nat: Some(listed(instances)),
-            nat_since_unix_s: 951_782_400,
+            nat: Some((listed(instances), 951_782_400)),
             ..OperationalState::default()
         };
         tree(&operational, &request).unwrap()
