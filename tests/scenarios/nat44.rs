@@ -55,11 +55,11 @@ fn seen_by(host: &Host, address: &str, port: u16) -> Result<(Ipv4Addr, u16)> {
     Ok((of(address), port.parse().unwrap_or_else(|_| panic!("{answer:?} of {url}"))))
 }
 
-/// Whether nothing answers.
-fn is_silent(host: &Host, address: &str, port: u16) -> Result<bool> {
+/// The exit code of curl: 0, 7 (refused or unreachable) or 28 (no answer).
+fn curl(host: &Host, address: &str, port: u16) -> Result<Option<i32>> {
     let url = format!("http://{address}:{port}/");
     let arguments = ["-s", "-o", "/dev/null", "--max-time", "2", "--noproxy", "*", &url];
-    Ok(host.command(Tool::CURL)?.args(arguments).run()?.status.code() == Some(28))
+    Ok(host.command(Tool::CURL)?.args(arguments).run()?.status.code())
 }
 
 impl Lab {
@@ -223,8 +223,8 @@ fn a_pool_a_port_forward_and_a_hairpin() -> Result<()> {
 
     // From outside: the forward, and nothing else of its address or of the pool.
     assert_eq!(seen_by(outside, FORWARDED, 8080)?.0, Ipv4Addr::new(198, 18, 2, 2));
-    assert!(is_silent(outside, FORWARDED, 8081)?);
-    assert!(is_silent(outside, &first.to_string(), 9)?);
+    assert_eq!(curl(outside, FORWARDED, 8081)?, Some(28));
+    assert_eq!(curl(outside, &first.to_string(), 9)?, Some(28));
     assert!(lab.router().dropped("nat44-no-mapping")? > 0);
     // From inside, another host and the server itself: their sources are translated, too.
     for host in [inside, server] {
@@ -246,7 +246,8 @@ fn a_pool_a_port_forward_and_a_hairpin() -> Result<()> {
     assert!(ping(outside, ALONE.parse().expect("an address"), 1, &[])?.all());
     assert_eq!(seen_by(server, "198.18.2.2", PORT)?.0.to_string(), ALONE);
     assert!(is_of_pool(seen_by(inside, "198.18.2.2", PORT)?.0));
-    assert!(is_silent(outside, FORWARDED, 8080)?, "the former forward is gone");
+    // The former forward is gone, and nothing has a route to its address.
+    assert_eq!(curl(outside, FORWARDED, 8080)?, Some(7));
 
     // Without NAT.
     lab.reload(json!({}))?;
@@ -329,4 +330,48 @@ fn a_mapping_depends_on_no_other_end_and_filters_decide_who_may_answer() -> Resu
         assert_eq!(come, of, "{filtering}");
     }
     Ok(())
+}
+
+/// Lists of pairs see the addresses and ports inside, also of what is forwarded, and two workers share the flows.
+#[test]
+fn zones_and_stateful_rules_decide_about_translated_connections() -> Result<()> {
+    const MODULE: &str = "ietf-access-control-list";
+    let list = |name: &str, matches: Value| {
+        let actions =
+            json!({ "forwarding": format!("{MODULE}:accept"), "stoa-acl:stateful": true });
+        let ace = json!({ "name": name, "matches": matches, "actions": actions });
+        json!({ "name": name, "aces": { "ace": [ace] } })
+    };
+    let zone = |name: &str, interface: &str| json!({ "name": name, "interface": [interface] });
+    let pair = |from: &str, to: &str, acl: &str| json!({ "from": from, "to": to, "acl-sets": { "acl-set": [{ "name": acl }] } });
+    let acls = json!({
+        "acl": [
+            list("any", json!({})),
+            list("web", json!({ "tcp": { "destination-port": { "port": PORT } } })),
+        ],
+        "stoa-acl:zones": { "zone": [
+            zone("inside", "host-a"), zone("outside", "host-b"), zone("servers", "host-c"),
+        ] },
+        "stoa-acl:zone-pairs": { "zone-pair": [
+            pair("inside", "outside", "any"), pair("outside", "servers", "web"),
+        ] },
+    });
+    let mut lab = Lab::begin(&pool(), &[forward()])?;
+    lab.configuration[format!("{MODULE}:acls")] = acls;
+    lab.configuration["stoa-system:system"] = json!({ "workers": { "count": 2 } });
+    let (topology, configuration) = (lab.scenario.topology, lab.configuration);
+    lab.scenario.router.stop()?;
+    let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
+    router.wait_up(&["host-a", "host-b", "host-c"])?;
+    let scenario = Scenario { router, topology };
+    let [inside, outside, server] = ["host-a", "host-b", "host-c"].map(|name| scenario.host(name));
+    for _ in 0..4 {
+        assert!(is_of_pool(seen_by(inside, "198.18.2.2", PORT)?.0));
+        assert_eq!(seen_by(outside, FORWARDED, 8080)?.0, Ipv4Addr::new(198, 18, 2, 2));
+    }
+    // No pair lets the server out, nor hosts inside to it.
+    assert_eq!(curl(server, "198.18.2.2", PORT)?, Some(28));
+    assert_eq!(curl(inside, FORWARDED, 8080)?, Some(28));
+    assert!(scenario.router.dropped("zone-pair")? > 0);
+    scenario.end()
 }
