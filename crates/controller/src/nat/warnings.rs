@@ -71,12 +71,12 @@ fn hidden(policies: &[v1::NatPolicy]) -> impl Iterator<Item = Warning> {
     })
 }
 
-/// Whether a policy has all sources of another one, and passes none of its destinations on.
+/// Whether a policy has all sources of another one. Its exempt destinations do not matter: no later policy is asked
+/// about them.
 fn covers(former: &v1::NatPolicy, later: &v1::NatPolicy) -> bool {
     let is_inside = |net: IpNet| nets(&former.subscribers).any(|it| it.contains(&net));
-    let has_all = former.subscribers.is_empty()
-        || !later.subscribers.is_empty() && nets(&later.subscribers).all(is_inside);
-    has_all && (former.exempt.is_empty() || former.exempt == later.exempt)
+    former.subscribers.is_empty()
+        || !later.subscribers.is_empty() && nets(&later.subscribers).all(is_inside)
 }
 
 /// A policy without a pool at an interface without an address.
