@@ -31,14 +31,28 @@ pub(crate) struct Around<'a> {
     pub(crate) management: &'a Management,
 }
 
+/// Addresses that external prefixes are compared with, at most: some hundredths of a second.
+const STEPS: usize = 2_000_000;
+
+impl Around<'_> {
+    /// How many external prefixes are compared with all addresses of the router and its static neighbors.
+    fn prefixes_to_look_at(self) -> usize {
+        let addresses: usize = self.addressing.tables().map(|(_, it)| it.own.iter().count()).sum();
+        STEPS / (addresses + self.addressing.neighbors.len()).max(1)
+    }
+}
+
 /// The warnings about policies and mappings.
 pub(crate) fn warnings(desired: &v1::Desired, around: Around<'_>) -> Vec<Warning> {
     let Some(v1::Nat { policies, mappings }) = &desired.nat else { return Vec::new() };
     let mut warnings: Vec<Warning> = hidden(policies).take(LISTED).collect();
     warnings.extend(policies.iter().filter_map(|it| without_address(it, around)).take(LISTED));
-    warnings.extend(policies.iter().filter_map(|it| pool_of_others(it, around)).take(LISTED));
+    let looked_at = around.prefixes_to_look_at();
+    let of_pools = policies.iter().take(looked_at).filter_map(|it| pool_of_others(it, around));
+    warnings.extend(of_pools.take(LISTED));
     warnings.extend(mappings.iter().flat_map(|it| taken_from(it, around)).take(LISTED));
-    let of_others = mappings.iter().filter_map(|it| address_of_others(it, policies, around));
+    let of_others = mappings.iter().take(looked_at);
+    let of_others = of_others.filter_map(|it| address_of_others(it, policies, around));
     warnings.extend(of_others.take(LISTED));
     warnings
 }
