@@ -22,6 +22,10 @@ const LIMITS: Limits = Limits {
     next_hops: 64,
     adjacencies: 128,
     neighbors: 16,
+    flows4: 16,
+    flows6: 16,
+    nat_flows: 16,
+    nat_mappings: 16,
 };
 
 #[derive(Arbitrary, Debug)]

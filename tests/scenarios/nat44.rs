@@ -173,6 +173,17 @@ fn hosts_inside_have_the_address_of_the_interface() -> Result<()> {
     assert!(policy["created_flows"].as_u64() >= Some(4), "{shown}");
     assert!(shown["out"]["packets"].as_u64() > Some(10), "{shown}");
     assert!(shown["in"]["packets"].as_u64() > Some(10), "{shown}");
+    let state = lab.router().json(&["show", "state", "/ietf-nat:nat"])?;
+    let instance = &state["ietf-nat:nat"]["instances"]["instance"][0];
+    let sent = instance["statistics"]["traffic-statistics"]["sent-packets"].as_str();
+    assert!(sent.and_then(|it| it.parse().ok()) > Some(10_u64), "{state}");
+    let metrics = lab.router().call(&["show", "metrics"])?.stdout;
+    assert!(
+        metrics.contains("stoa_nat44_created_flows_total{instance=\"1\",policy=\"1\"}"),
+        "{metrics}"
+    );
+    let audit = lab.router().show("audit")?.to_string();
+    assert!(audit.contains("nat-policies"), "{audit}");
     let flows = lab.router().show("flows")?;
     let translated = flows["flows"].as_array().into_iter().flatten();
     let of_a =

@@ -387,13 +387,9 @@ fn rules_that_nothing_tells_apart_take_bounded_memory() {
     classifier.publish();
     assert!(classifier.memory().lookup_bytes < 2048 * count, "{:?}", classifier.memory());
     let mut keys = Ip4Columns::default();
-    for (word, value) in
-        [1, 2, ports(33, 40_000), attributes(17, 0, 0, Fragment::No, FlowState::New), 0, 30]
-            .into_iter()
-            .enumerate()
-    {
-        keys.0[word][0] = value;
-    }
+    let attributes = attributes(17, 0, 0, Fragment::No, FlowState::New);
+    let words = [1, 2, ports(33, 40_000), attributes, 0, 30];
+    keys.0.iter_mut().zip(words).for_each(|(column, word)| column[0] = word);
     let mut ids = [0; LANES];
     classifier.reader().lookup_ip4(&keys, 1, &mut ids);
     // The greatest id has the smallest rank; lengths admit up to 30.

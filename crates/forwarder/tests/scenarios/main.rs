@@ -46,6 +46,7 @@ mod missing_device;
 mod nat44;
 mod nat44_errors;
 mod nat44_forwards;
+mod nat44_model;
 mod nd;
 mod numa;
 mod options;

@@ -102,6 +102,8 @@ pub struct Figures {
     pub stateful: bool,
     /// Whether a pair of zones has the rules.
     pub zones: bool,
+    /// Whether sources are translated.
+    pub nat44: bool,
     /// Whether frames were tagged.
     pub vlan: bool,
     /// Flows.
@@ -155,6 +157,7 @@ impl Figures {
             acl: workload.acl.map(|set| set.to_string()),
             stateful: workload.is_stateful,
             zones: workload.has_zones,
+            nat44: workload.has_nat44,
             vlan: workload.is_tagged,
             flows: workload.flows,
             update_rate: workload.update_rate,

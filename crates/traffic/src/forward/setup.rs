@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use stoa_engine::worker::Polling;
 use stoa_forwarder::control::Limits;
 use stoa_forwarder::control::desired::{
-    Action, DesiredState, Family, Interface, Path, Prefix, Route, Workers,
+    Action, DesiredState, Family, Interface, NatPolicy, Path, Prefix, Route, Workers,
 };
+use stoa_forwarder::nat::{Mapping, Prefix4};
 use stoa_ports::generator::PREPARED;
 use stoa_ports::{GeneratorConfig, NullConfig, PortConfig};
 
@@ -65,6 +66,9 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
         enable(workload, Side::Out, &mut interface);
         add_interface(&mut desired, layout, (Side::Out, at), interface);
     }
+    if workload.has_nat44 {
+        add_nat(&mut desired, layout);
+    }
     let tunnels = Tunnels::of(workload, layout);
     if let Some(tunnels) = &tunnels {
         add_tunnels(&mut desired, layout, tunnels, tables);
@@ -111,6 +115,24 @@ fn add_tunnels(
     tunnels.add(desired, interface(layout, tables, outside));
 }
 
+/// The external addresses: enough ports for the flows of all destinations.
+const POOL: Prefix4 = Prefix4 { network: 0xc612_0000, length: 24 };
+
+/// Translates what the sending interfaces send.
+fn add_nat(desired: &mut DesiredState, layout: &Layout) {
+    for (policy, at) in (1..).zip(layout.sending()) {
+        desired.nat.policies.push(NatPolicy {
+            instance: 1,
+            policy,
+            interface: layout.name(Side::Out, at),
+            pools: vec![POOL],
+            ports: (1024, u16::MAX),
+            mapping: Mapping::EndpointDependent,
+            ..NatPolicy::default()
+        });
+    }
+}
+
 /// Enables the features of one side of the router on an interface.
 fn enable(workload: &Workload, side: Side, interface: &mut Interface) {
     let is_output = matches!(side, Side::Out);
@@ -135,11 +157,12 @@ fn set_limits(
     }
     let neighbors = (layout.next_hops * layout.tables() + layout.interfaces()) * tables.len();
     desired.limits.neighbors = usual.neighbors.max(neighbors);
-    if workload.is_stateful {
+    if workload.is_stateful || workload.has_nat44 {
         // Flows of many destinations are drawn at random: none is refused, and none evicted.
         let flows = workload.tracked_flows() as usize * 2;
         desired.limits.flows4 = usual.flows4.max(flows);
         desired.limits.flows6 = usual.flows6.max(flows);
+        desired.limits.nat_flows = usual.nat_flows.max(flows);
     }
 }
 

@@ -115,6 +115,8 @@ mod tests {
             (it.acl, it.has_zones, it.mix) = (rules, true, Some(Mix::Imix2));
         };
         all_forwarded(zones, &["ip4-zone-output", "ip6-zone-output"]);
+        let nodes = ["ip4-nat44-input", "ip4-nat44-output"];
+        all_forwarded(|it| (it.has_nat44, it.flows) = (true, 100), &nodes);
         all_forwarded(|it| (it.vrfs, it.vlans, it.ports, it.next_hops) = (3, 5, 2, 7), &[]);
         all_forwarded(|it| it.mix = Some(Mix::Campus), &[]);
         all_forwarded(|it| it.features_elsewhere = vec![Feature::UrpfLoose], &[]);

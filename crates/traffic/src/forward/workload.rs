@@ -133,6 +133,8 @@ pub struct Workload {
     pub is_stateful: bool,
     /// Whether a pair of zones has the lists, in place of the receiving interfaces.
     pub has_zones: bool,
+    /// Whether the sources of packets are translated at the sending interfaces: as many flows as with stateful rules.
+    pub has_nat44: bool,
     /// Whether received and sent frames have a VLAN tag.
     pub is_tagged: bool,
     /// A mix of frame sizes in place of `frame`.
@@ -268,9 +270,14 @@ impl Workload {
         if self.has_zones && (self.acl.is_none() || self.tunnels > 0) {
             return Err("zones have a list and no tunnels: add --acl acl:600".to_owned());
         }
-        if self.is_stateful && self.tracked_flows() > TRACKED_MAX {
+        if self.has_nat44 && (self.families() != [Ip::V4] || self.tunnels > 0) {
+            return Err(
+                "NAT44 translates IPv4 packets, without tunnels: use --family ip4".to_owned()
+            );
+        }
+        if (self.is_stateful || self.has_nat44) && self.tracked_flows() > TRACKED_MAX {
             return Err(format!(
-                "{} flows for each of {} destinations: stateful rules follow at most {TRACKED_MAX} flows here; give \
+                "{} flows for each of {} destinations: at most {TRACKED_MAX} flows are followed here; give \
                  fewer --flows or --destinations",
                 self.flows, self.visits
             ));
@@ -334,6 +341,7 @@ pub(super) mod tests {
             features_elsewhere: Vec::new(),
             acl: None,
             has_zones: false,
+            has_nat44: false,
             is_stateful: false,
             is_tagged: false,
             frame: 64,

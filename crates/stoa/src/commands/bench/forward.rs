@@ -141,6 +141,9 @@ struct Layout {
     /// Attach the list of --acl to a pair of zones: from the receiving to the sending interfaces
     #[arg(long, requires = "acl")]
     zones: bool,
+    /// Translate the sources of packets (NAT44): as many flows as --flows for each destination
+    #[arg(long)]
+    nat44: bool,
 }
 
 fn workload(forward: Arguments) -> Result<Workload, Failure> {
@@ -168,6 +171,7 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         acl: forward.layout.acl,
         is_stateful: forward.layout.stateful,
         has_zones: forward.layout.zones,
+        has_nat44: forward.layout.nat44,
         is_tagged: forward.vlan,
         frame: forward.frame.unwrap_or(shortest),
         mix: forward.mix,
@@ -253,6 +257,7 @@ fn layout(figures: &Figures) -> String {
     let stateful = if figures.stateful { "stateful " } else { "" };
     parts.extend(figures.acl.iter().map(|set| format!("{stateful}access list {set}")));
     parts.extend(figures.zones.then(|| "between zones".to_owned()));
+    parts.extend(figures.nat44.then(|| "translated".to_owned()));
     parts.extend(figures.features_elsewhere.iter().map(|name| format!("{name} elsewhere")));
     parts.iter().map(|part| format!(", {part}")).collect()
 }
