@@ -180,42 +180,6 @@ fn nat_is_configured_shown_and_asked() {
 }
 
 #[test]
-fn nat_is_configured_shown_and_asked() {
-    let router = Router::start();
-    let mapping = "set nat instances instance 1 mapping-table mapping-entry 1";
-    let shown = router.types(&[
-        "configure",
-        "set nat instances instance 1 policy 1 external-realm external-interface lan",
-        &format!("{mapping} transport-protocol tcp"),
-        &format!("{mapping} external-src-address 203.0.113.5/32"),
-        &format!("{mapping} external-src-port start-port-number https"),
-        &format!("{mapping} internal-src-address 10.9.0.8/32"),
-        &format!("{mapping} internal-src-port start-port-number 8443"),
-        "commit",
-        "exit",
-        "show nat",
-        "show nat mappings protocol tcp",
-        "nat whois 203.0.113.5 https",
-        "show flows",
-    ]);
-    for line in [
-        "203.0.113.5:443",
-        "its address",
-        "No dynamic mapping.",
-        "10.9.0.8 port 8443: static mapping 1 of instance 1",
-    ] {
-        assert!(shown.contains(line), "{line} in\n{shown}");
-    }
-    let masquerade = router.fails(&["configure", "masquerade"]);
-    assert!(
-        masquerade.contains("edit nat instances instance NUMBER policy NUMBER"),
-        "{masquerade}"
-    );
-    let usual = router.fails(&["show ip nat translations"]);
-    assert!(usual.contains("show nat mappings"), "{usual}");
-}
-
-#[test]
 fn rules_are_placed_and_come_back_to_their_place() {
     let router = Router::start();
     let rule = |name: &str| format!("set acls acl edge aces ace {name} actions forwarding drop");
