@@ -25,7 +25,8 @@ fn every_step_succeeds() -> Result<()> {
     assert!(output.success());
     let expected =
         ["ping4", "ping6", "traceroute4", "traceroute6", "TCP, IPv4", "TCP, IPv6", "UDP", "Linux"];
-    for word in expected.into_iter().chain(["conserved", "clean up"]) {
+    let behind = ["stateful rule", "NAT44", "flow record", "conserved", "clean up"];
+    for word in expected.into_iter().chain(behind) {
         let is_present =
             steps.iter().any(|step| step["name"].as_str().is_some_and(|name| name.contains(word)));
         assert!(is_present, "no step contains {word}");

@@ -1,6 +1,7 @@
 //! The demo: real tools between two hosts that only Stoa connects, then the Linux kernel as the baseline, then
 //! cleanup.
 
+mod firewall;
 mod live;
 mod report;
 mod steps;
@@ -9,6 +10,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
+
+use serde_json::Value;
 
 use crate::configuration::{Configuration, interface_name};
 use crate::measure::{Load, Rate};
@@ -107,7 +110,7 @@ fn run_steps(options: &Options, report: &mut Report) -> Created {
     made.router = Some(router.pid());
     let started = format!("forwards after {} ms", begun.elapsed().as_millis());
     report.step("router started", Ok(started));
-    traffic(report, &topology, &router, &mut made);
+    traffic(report, &topology, (&router, configuration.json()), &mut made);
     if !options.once && !options.json && !interrupt::came() {
         live::show(report, &topology, &router);
     }
@@ -127,7 +130,12 @@ fn remember(made: &mut Created, topology: &Topology) {
 }
 
 /// All steps that need the router; returns early only after Ctrl-C.
-fn traffic(report: &mut Report, topology: &Topology, router: &Router, made: &mut Created) {
+fn traffic(
+    report: &mut Report,
+    topology: &Topology,
+    (router, configuration): (&Router, Value),
+    made: &mut Created,
+) {
     steps::all_pings(topology, report);
     for (name, six) in [("traceroute4", false), ("traceroute6", true)] {
         report.step(name, steps::route_traced(topology, six));
@@ -138,6 +146,7 @@ fn traffic(report: &mut Report, topology: &Topology, router: &Router, made: &mut
     report.step("iperf3 TCP, IPv6", steps::tcp(&tcp6));
     report.step("iperf3 UDP, IPv4", steps::udp(topology));
     report.step("Linux on the same topology", linux(made, tcp4.as_ref().ok()));
+    firewall::steps(report, topology, router, configuration);
     let interfaces: Vec<String> =
         topology.hosts().iter().map(|host| interface_name(host.side())).collect();
     report.step("counters moved", steps::counters_moved(router, &interfaces));

@@ -67,7 +67,8 @@ fn how_to_play(topology: &Topology, router: &Router) -> String {
     let socket = socket.display();
     let _ = write!(
         text,
-        "  {stoa} show interfaces --socket {socket}\n  {stoa} show drops --socket {socket}\n\
+        "  {stoa} show interfaces --socket {socket}\n  {stoa} show drops --socket {socket}\n  \
+         {stoa} show flows --socket {socket}\n  {stoa} show nat --socket {socket}\n\
          Ctrl-C stops the demo and cleans up.\n"
     );
     text
