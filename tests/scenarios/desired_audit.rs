@@ -63,8 +63,20 @@ fn configuration() -> Value {
             { "from": "inside", "to": "outside", "acl-sets": { "acl-set": [{ "name": "web" }] } },
         ] },
     });
+    let ports = |port: u16| json!({ "start-port-number": port });
+    let forward = json!({
+        "index": 1, "type": "static", "transport-protocol": 6,
+        "internal-src-address": "10.9.0.2/32", "internal-src-port": ports(8443),
+        "external-src-address": "192.0.2.2/32", "external-src-port": ports(8443),
+    });
+    let nat = json!({ "instances": { "instance": [{
+        "id": 1,
+        "policy": [{ "id": 1, "external-realm": { "external-interface": "lan" } }],
+        "mapping-table": { "mapping-entry": [forward] },
+    }] } });
     json!({
         "ietf-access-control-list:acls": lists,
+        "ietf-nat:nat": nat,
         "stoa-vrf:vrfs": { "vrf": [{ "name": "second" }] },
         "stoa-system:system": { "punt": { "class": [{ "name": "arp", "rate": 200 }] } },
         "ietf-interfaces:interfaces": { "interface": [lan, tunnel] },
