@@ -20,8 +20,10 @@ pub(super) fn ports(
     let same = !is_free || (first..=last).contains(&port);
     let count = u32::from(last.saturating_sub(first)) + 1;
     let mut at = 0;
-    let others = (0..if is_free { RANDOM + IN_ORDER } else { 0 }).map(move |number| {
-        if number < RANDOM {
+    // No port is tried again and again.
+    let (random_ones, in_order) = (RANDOM.min(count), IN_ORDER.min(count));
+    let others = (0..if is_free { random_ones + in_order } else { 0 }).map(move |number| {
+        if number < random_ones {
             at = ((u64::from(random()) * u64::from(count)) >> 32) as u32;
         } else {
             at = (at + 1) % count;

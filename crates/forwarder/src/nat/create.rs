@@ -2,7 +2,8 @@
 
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{Ends, FlowError, FlowKey, Tuple};
-use stoa_wire::protocol::ICMP4;
+use stoa_wire::protocol::{ICMP4, TCP};
+use stoa_wire::tcp::flag;
 
 use super::choice::Ports;
 use super::mappings::End;
@@ -57,6 +58,13 @@ impl First<'_> {
     fn internal(&self) -> End {
         let Flow { source, source_port, protocol, .. } = self.flow();
         End { address: source, port: source_port, protocol, vrf: self.key.vrf }
+    }
+
+    /// Whether it has a flow already, or is no segment in the middle of a connection.
+    fn may_begin(&self) -> bool {
+        let is_tcp = self.packet.kind.protocol() == TCP;
+        let flags = self.packet.kind.tcp_flags() & (flag::SYN | flag::ACK | flag::RST);
+        self.untranslated.is_some() || !is_tcp || flags == flag::SYN
     }
 
     /// Whether it can begin a flow.
@@ -169,7 +177,14 @@ impl Maker<'_> {
         vrf: u16,
         reply: impl Fn(u32, u16) -> FlowKey,
     ) -> Result<Ends, Drop> {
-        let Source { external, uses } = self.mapped(first.internal(), policy, vrf)?;
+        let internal = first.internal();
+        let is_known =
+            || self.shared.flows.mappings().of_internal(internal, policy.number).is_some();
+        if !first.may_begin() && !is_known() {
+            // No port is taken in vain.
+            return Err(Drop::TcpNoConnection);
+        }
+        let Source { external, uses } = self.mapped(internal, policy, vrf)?;
         let host = first.flow().destination;
         self.with_host(policy, (external, host), uses, |maker| {
             maker.make(first, uses, |at| (at == 0).then(|| reply(external.address, external.port)))
@@ -318,7 +333,11 @@ impl Maker<'_> {
                 self.mapped(first.internal(), policy, vrf)?;
             let end = (external.address, external.port);
             // The flow can hold one mapping only: that of the destination, or else that of the source.
-            let uses = if uses.mapping.is_some() { uses } else { of_source };
+            let uses = match uses.mapping {
+                Some(_) => uses,
+                // It ends with the static mapping, too.
+                None => Uses { number: uses.number, ..of_source },
+            };
             let made = self.make(first, uses, |at| (at == 0).then(|| reply(end.0, end.1)));
             if (made.is_err() || uses.is_inbound)
                 && let Some(id) = of_source.mapping

@@ -220,6 +220,12 @@ impl Nat {
         self.policies.iter().any(|policy| policy.interface == interface)
     }
 
+    /// Whether a static mapping of an instance with this external interface has an internal address, with whatever port.
+    fn is_mapped_inside(&self, interface: u32, address: u32) -> bool {
+        let policies = self.policies.iter().filter(|policy| policy.interface == interface);
+        policies.into_iter().any(|policy| self.statics.has_internal(policy.instance, address))
+    }
+
     /// The policy with a number.
     fn policy(&self, number: u32) -> Option<&Policy> {
         self.policies.iter().find(|policy| policy.number == number)

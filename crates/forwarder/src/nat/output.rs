@@ -118,7 +118,9 @@ impl Output {
         let now = shared.flows.now(cx.now);
         let Some(OfWorker { flows: Some(tracker), nat: worker, .. }) = cx.local::<OfWorker>()
         else {
-            return false;
+            // Without flows nothing can be translated.
+            left.iter().for_each(|lane| refuse(vector, lane, Drop::Nat44Untranslated));
+            return true;
         };
         let mut slow = Slow { shared, nat, policy, side: tracker.of(true), worker, now };
         let (mut is_any, mut packets, mut bytes) = (false, 0, 0);
@@ -182,8 +184,13 @@ impl<'a> Slow<'a> {
             }
         }
         let decision = self.outbound(vector, (lane, &header));
-        if matches!(decision, Outbound::Untranslated) {
-            return Ok(false);
+        match decision {
+            Outbound::Untranslated => return Ok(false),
+            // A forged source: no host inside has an external address, and it would hold its ports for ever.
+            Outbound::By(_) if self.nat.is_external(tx_vrf, header.ends.source) => {
+                return Err(Drop::Nat44Untranslated);
+            }
+            _ => {}
         }
         let packet = seen(vector, &header, lane);
         let first = First { packet, key, ports, untranslated };
@@ -205,9 +212,11 @@ impl<'a> Slow<'a> {
         self.nat.outbound(vector.tx_if[lane], ends, (protocol, port))
     }
 
-    /// A lane that cannot be translated passes only if nothing is to translate it.
+    /// A lane that cannot be translated passes only if nothing is to translate it, whatever its ports are.
     fn pass_or(&self, vector: &Vector, lane: (usize, &Header), reason: Drop) -> Result<bool, Drop> {
-        let passes = matches!(self.outbound(vector, lane), Outbound::Untranslated);
+        let (interface, source) = (vector.tx_if[lane.0], lane.1.ends.source);
+        let passes = matches!(self.outbound(vector, lane), Outbound::Untranslated)
+            && !self.nat.is_mapped_inside(interface, source);
         if passes { Ok(false) } else { Err(reason) }
     }
 

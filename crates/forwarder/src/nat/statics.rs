@@ -66,6 +66,8 @@ pub struct Statics {
     all: Vec<Static>,
     internal: BTreeMap<Key, usize>,
     external: BTreeMap<Key, usize>,
+    /// Internal addresses: instance, last and first one. None is a part of two.
+    inside: BTreeMap<(u32, u32), u32>,
 }
 
 impl Statics {
@@ -82,7 +84,8 @@ impl Statics {
             let (protocol, address, port) = key(it.external, last(outside));
             external.insert((it.vrf.into(), protocol, address, port), at);
         }
-        Self { all, internal, external }
+        let inside = merged(&all);
+        Self { all, internal, external, inside }
     }
 
     /// Whether there are none.
@@ -107,6 +110,12 @@ impl Statics {
             let (key, at) = map.range(from..).next()?;
             self.all.get(*at).filter(|_| (key.0, key.1) == (scope, protocol))
         })
+    }
+
+    /// Whether an address is an internal one, with whatever protocol and port.
+    pub fn has_internal(&self, instance: u32, address: u32) -> bool {
+        let next = self.inside.range((instance, address)..).next();
+        next.is_some_and(|((of, _), first)| *of == instance && *first <= address)
     }
 
     /// The external end of an internal one, and the number of the mapping.
@@ -134,6 +143,22 @@ impl Statics {
             Some((it, end))
         })
     }
+}
+
+/// The internal addresses of all, by instance and last one: prefixes contain each other, or have nothing in common.
+fn merged(all: &[Static]) -> BTreeMap<(u32, u32), u32> {
+    let mut ranges: Vec<_> =
+        all.iter().map(|it| (it.instance, it.internal.network, it.internal.last())).collect();
+    // The widest of those that begin together comes first.
+    ranges.sort_by_key(|(instance, first, last)| (*instance, *first, u32::MAX - last));
+    let mut merged: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    for (instance, first, last) in ranges {
+        let around = merged.range((instance, last)..).next();
+        if around.is_none_or(|((of, _), begin)| *of != instance || *begin > first) {
+            merged.insert((instance, last), first);
+        }
+    }
+    merged
 }
 
 #[cfg(test)]
@@ -189,6 +214,21 @@ mod tests {
         let back = StaticEnd { address: 0xc000_0205, port: Some(81) };
         assert_eq!(all.of_internal(1, (6, 0x0a00_0105, Some(8001))), Some((2, back)));
         assert_eq!(all.of_internal(1, (6, 0x0a00_0105, Some(8004))), None);
+    }
+
+    #[test]
+    fn internal_addresses_are_known_without_a_port() {
+        let of = |instance: u32, network: u32, length: u8| Static {
+            instance,
+            internal: Prefix4 { network, length },
+            ..WHOLE
+        };
+        let statics =
+            Statics::of(vec![of(1, 128, 32), of(1, 0, 24), of(1, 512, 31), of(2, 600, 32)]);
+        let known = |instance, address| statics.has_internal(instance, address);
+        assert!([0, 127, 128, 255, 512, 513].into_iter().all(|address| known(1, address)));
+        assert!([256, 511, 514, 600].into_iter().all(|address| !known(1, address)));
+        assert_eq!([known(2, 600), known(2, 128), known(3, 0)], [true, false, false]);
     }
 
     proptest! {

@@ -34,6 +34,8 @@ pub struct NatWorker {
     random: u64,
     /// The last epoch whose ended numbers have no flows here any more, and where the search goes on.
     epoch: u32,
+    /// The epoch for which it goes on.
+    sweep: u32,
     next: u32,
 }
 
@@ -43,7 +45,8 @@ impl NatWorker {
         let now = flows.now(clock::tsc()).tick;
         let [seed] = random::<1>();
         let random = seed.wrapping_add(worker as u64) | 1;
-        Self { mappings: flows.mappings().owner(worker, now), random, epoch: 0, next: 0 }
+        let mappings = flows.mappings().owner(worker, now);
+        Self { mappings, random, epoch: 0, sweep: 0, next: 0 }
     }
 
     /// A number that others cannot foresee from a few ports (RFC 6056): xorshift64*.
@@ -70,13 +73,17 @@ impl NatWorker {
         if self.epoch == nat.epoch {
             return false;
         }
+        if self.sweep != nat.epoch {
+            // Numbers have gone since it began.
+            (self.sweep, self.next) = (nat.epoch, 0);
+        }
         match side.end_translated((self.next, SWEPT), |uses| !nat.has_number(uses.number)) {
             Some(next) => {
                 self.next = next;
                 true
             }
             None => {
-                (self.epoch, self.next) = (nat.epoch, 0);
+                (self.epoch, self.next) = (self.sweep, 0);
                 false
             }
         }
