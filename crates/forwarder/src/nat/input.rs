@@ -10,8 +10,9 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::flow_table::Match;
 use stoa_wire::protocol::ICMP4;
 
-use super::create::{First, Maker};
+use super::create::Maker;
 use super::errors::{Found, translate_error};
+use super::first::First;
 use super::lanes::{goes_on, header, seen, translate};
 use super::rewrite::Header;
 use super::{EDGES, INPUT_NODE, Nat, NatWorker, refuse};

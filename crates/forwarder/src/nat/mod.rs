@@ -10,6 +10,7 @@
 mod choice;
 mod create;
 mod errors;
+mod first;
 mod input;
 mod lanes;
 pub mod mappings;
@@ -220,7 +221,7 @@ impl Nat {
         self.policies.iter().any(|policy| policy.interface == interface)
     }
 
-    /// Whether a static mapping of an instance with this external interface has an internal address, with whatever port.
+    /// Whether a static mapping of an instance with this external interface has an internal address, with any port.
     fn is_mapped_inside(&self, interface: u32, address: u32) -> bool {
         let policies = self.policies.iter().filter(|policy| policy.interface == interface);
         policies.into_iter().any(|policy| self.statics.has_internal(policy.instance, address))

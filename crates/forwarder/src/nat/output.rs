@@ -9,7 +9,8 @@ use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::flow_table::{Direction, Match};
 use stoa_wire::protocol::ICMP4;
 
-use super::create::{First, Maker};
+use super::create::Maker;
+use super::first::First;
 use super::lanes::{goes_on, header, seen, translate};
 use super::rewrite::Header;
 use super::{Nat, NatWorker, OUTPUT_NODE, Outbound, refuse};

@@ -115,8 +115,8 @@ fn add_tunnels(
     tunnels.add(desired, interface(layout, tables, outside));
 }
 
-/// The external addresses: enough ports for the flows of all destinations.
-const POOL: Prefix4 = Prefix4 { network: 0xc612_0000, length: 24 };
+/// The external addresses, 203.0.113.0/24: enough ports for the flows of all destinations, and no sources of packets.
+const POOL: Prefix4 = Prefix4 { network: 0xcb00_7100, length: 24 };
 
 /// Translates what the sending interfaces send.
 fn add_nat(desired: &mut DesiredState, layout: &Layout) {
