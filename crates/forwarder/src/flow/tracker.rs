@@ -104,8 +104,9 @@ pub struct Side {
     worker: usize,
     profiles: Copied,
     pieces: Pieces,
-    /// Free ids that creations keep: removed ones are free only after a grace period.
-    reserve: u32,
+    /// Free ids that creations keep, of flows with one key and of translated ones: removed ones are free only after a
+    /// grace period.
+    reserves: [u32; 2],
     /// Which clearing of flows this side has seen, which flows it concerns, and where it goes on.
     cleared: u32,
     selection: Selection,
@@ -117,7 +118,10 @@ pub struct Side {
 
 impl Side {
     fn new(flows: &Arc<Flows>, worker: usize, owner: FlowOwner, is_ip4: bool) -> Self {
-        let capacity = flows.capacity_of(is_ip4, false);
+        let reserve = |is_translated| {
+            let capacity = flows.capacity_of(is_ip4, is_translated);
+            (capacity / 64).clamp(4, 256).min(capacity / 2)
+        };
         Self {
             flows: Arc::clone(flows),
             reader: flows.reader(is_ip4).clone(),
@@ -126,7 +130,7 @@ impl Side {
             worker,
             profiles: flows.profiles().copy(),
             pieces: Pieces::new(),
-            reserve: (capacity / 64).clamp(4, 256).min(capacity / 2),
+            reserves: [false, true].map(reserve),
             cleared: flows.cleared(),
             selection: Selection::default(),
             sweep: None,

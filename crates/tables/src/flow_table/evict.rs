@@ -6,9 +6,13 @@
 //! its answer came. The lists of the wheel are in the order of the time at which a flow is looked at. So unanswered
 //! flows are looked at when they reach certain ages ([`AGES`]), and those between two such ages are a set of lists of
 //! its own: the set of the oldest gives way first.
+//!
+//! **By kind.** Flows with one key and translated ones have places of their own, so that one of the others would give way
+//! for nothing: each have their own sets.
 
 use super::FlowError;
 use super::line::{ANSWERED, ASSURED, FlowEntry};
+use super::memory::Kind;
 use super::owner::FlowOwner;
 
 /// Flows that [`FlowOwner::evict_candidate`] looks at, at most.
@@ -16,11 +20,13 @@ const EVICT_LOOKS: u32 = 64;
 /// Ticks since the last packet, the highest number first: unanswered flows are in the set that has as many of these
 /// ages before them. A flow without a packet for the first age is in set 0, one that has just come in the last one.
 const AGES: [u32; 3] = [64, 16, 4];
-/// The set of answered flows.
+/// The set of answered flows, behind those of unanswered ones.
 const ANSWERED_SET: usize = AGES.len() + 1;
+/// The sets of flows with one key; as many follow for those that are translated.
+const EVICTED_SETS: usize = ANSWERED_SET + 1;
 /// The set of flows that are not evicted.
-pub(super) const ASSURED_SET: usize = ANSWERED_SET + 1;
-/// The number of sets, which are in the order of eviction.
+pub(super) const ASSURED_SET: usize = 2 * EVICTED_SETS;
+/// The number of sets. Those of a kind are in the order of eviction.
 pub(super) const SETS: usize = ASSURED_SET + 1;
 
 /// When a flow gives way to another one that needs its place.
@@ -56,22 +62,29 @@ impl Eviction {
     }
 }
 
+/// The first of the sets of flows that are translated, or are not.
+#[inline(always)]
+const fn first_set(is_translated: bool) -> usize {
+    if is_translated { EVICTED_SETS } else { 0 }
+}
+
 /// The set of a flow, and the tick at which it is looked at when it may stay until tick `look` by what is known now.
 #[inline(always)]
-pub(super) fn place(flags: u8, (seen, now): (u32, u32), look: u32) -> (usize, u32) {
+pub(super) fn place((flags, kind): (u8, Kind), (seen, now): (u32, u32), look: u32) -> (usize, u32) {
+    let first = first_set(kind.is_translated());
     match Eviction::of(flags) {
         Eviction::Never => (ASSURED_SET, look),
-        Eviction::Answered => (ANSWERED_SET, look),
+        Eviction::Answered => (first + ANSWERED_SET, look),
         Eviction::Unanswered => {
             // The clock of another worker may be ahead.
             let idle = now.wrapping_sub(seen).cast_signed().max(0).cast_unsigned();
             let set = AGES.iter().filter(|age| idle < **age).count();
             let Some(age) = set.checked_sub(1).and_then(|last| AGES.get(last)) else {
-                return (set, look);
+                return (first + set, look);
             };
             let aged = seen.wrapping_add(*age);
             let is_earlier = aged.wrapping_sub(look).cast_signed() < 0;
-            (set, if is_earlier { aged } else { look })
+            (first + set, if is_earlier { aged } else { look })
         }
     }
 }
@@ -105,19 +118,21 @@ impl FlowOwner {
     }
 
     /// The flow to evict when others need its place, by its [`Eviction`] and the `timeouts` of its class (ticks;
-    /// `u32::MAX`: for ever). It stays until it is removed. `None`: all flows are assured.
+    /// `u32::MAX`: for ever): one that is translated, or one that is not. It stays until it is removed. `None`: all
+    /// of them are assured.
     ///
     /// Looks at a bounded number of flows, those that would go first by what was known when they were scheduled. If all
     /// of them have had packets since, it is the best one of these.
-    pub fn evict_candidate(&mut self, timeouts: &[u32; 256]) -> Option<u32> {
+    pub fn evict_candidate(&mut self, is_translated: bool, timeouts: &[u32; 256]) -> Option<u32> {
+        let sets = first_set(is_translated)..first_set(is_translated) + EVICTED_SETS;
         let mut best: Option<((usize, i32), u32)> = None;
         for _ in 0..EVICT_LOOKS {
             let first = |set| Some((set, self.wheel.earliest(set)?));
-            let Some((set, (id, listed))) = (0..ASSURED_SET).find_map(first) else { break };
+            let Some((set, (id, listed))) = sets.clone().find_map(first) else { break };
             let entry = FlowEntry::new(&self.memory, id);
             let (flags, seen) = (entry.flags(), entry.seen());
             let look = seen.wrapping_add(timeouts[usize::from(entry.class())].min(1 << 30));
-            let (now_set, at) = place(flags, (seen, self.now()), look);
+            let (now_set, at) = place((flags, entry.kind()), (seen, self.now()), look);
             let turn = (now_set, self.wheel.ahead_in_turn(at));
             if turn <= (set, listed) {
                 return Some(id);

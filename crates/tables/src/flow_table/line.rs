@@ -114,7 +114,7 @@ impl<'a> FlowEntry<'a> {
     /// Whether it is translated.
     #[inline(always)]
     pub fn has_second(&self) -> bool {
-        matches!(self.kind(), Kind::TranslatedIp4 | Kind::TranslatedIp6)
+        self.kind().is_translated()
     }
 
     #[inline(always)]

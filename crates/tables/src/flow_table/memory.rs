@@ -49,6 +49,12 @@ pub enum Kind {
 impl Kind {
     /// All of them.
     pub const ALL: [Self; KINDS] = [Self::Ip4, Self::TranslatedIp4, Self::Ip6, Self::TranslatedIp6];
+
+    /// Whether its flows have a second key.
+    #[inline(always)]
+    pub const fn is_translated(self) -> bool {
+        matches!(self, Self::TranslatedIp4 | Self::TranslatedIp6)
+    }
 }
 
 /// How many flows of each kind a table can hold. What is not used costs address space only, and 8 bytes of

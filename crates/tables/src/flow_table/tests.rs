@@ -210,7 +210,7 @@ impl Model {
                 self.owner.retire_mark(self.epoch);
                 self.owner.reclaim(self.epoch.saturating_sub(1));
             }
-            Step::Evict => self.evict(),
+            Step::Evict => [false, true].into_iter().for_each(|translated| self.evict(translated)),
             Step::Refresh(number)
             | Step::Keep(number, _)
             | Step::Class(number, _)

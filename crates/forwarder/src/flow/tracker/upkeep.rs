@@ -17,11 +17,13 @@ impl Side {
     /// Keeps some ids free: the flow that is needed least gives way ([`Eviction`](stoa_tables::flow_table::Eviction)).
     pub(super) fn make_room(&mut self, kind: Kind) {
         let free = self.owner.available(kind) as usize;
-        if free >= self.reserve as usize {
+        let reserve = self.reserves[usize::from(kind.is_translated())] as usize;
+        if free >= reserve {
             return;
         }
-        if free + self.owner.pending() < self.reserve as usize
-            && let Some(id) = self.owner.evict_candidate(&self.profiles.timeouts)
+        let timeouts = &self.profiles.timeouts;
+        if free + self.owner.pending() < reserve
+            && let Some(id) = self.owner.evict_candidate(kind.is_translated(), timeouts)
             && let ended = Ended::of(&self.reader.entry(id))
             && self.owner.remove(id).is_ok()
         {

@@ -13,14 +13,19 @@ fn end(age: u32) -> u32 {
 }
 
 impl Model {
-    /// Evicts a flow, if there is one that may be, and checks that no other one had to go before it.
-    pub(super) fn evict(&mut self) {
-        let Some(id) = self.owner.evict_candidate(&self.timeouts) else {
-            assert!(self.flows.values().all(|flow| flow.eviction == Eviction::Never));
+    /// Evicts a flow with one key, or a translated one, if there is one that may be, and checks that no other one of
+    /// these had to go before it.
+    pub(super) fn evict(&mut self, is_translated: bool) {
+        let is_of_kind = move |flow: &&Expected| flow.reply_key.is_some() == is_translated;
+        let Some(id) = self.owner.evict_candidate(is_translated, &self.timeouts) else {
+            let mut all = self.flows.values().filter(is_of_kind);
+            assert!(all.all(|flow| flow.eviction == Eviction::Never));
             return;
         };
         let victim = self.flows.remove(&id).expect("a live flow");
-        let others = |of| self.flows.values().filter(move |flow| flow.eviction == of);
+        assert!(is_of_kind(&&victim));
+        let of_kind = || self.flows.values().filter(is_of_kind);
+        let others = |of| of_kind().filter(move |flow| flow.eviction == of);
         let age = |flow: &Expected| self.now.wrapping_sub(flow.seen);
         // Beyond a turn of the wheel all are equal.
         let left = |flow: &Expected| {
@@ -87,7 +92,7 @@ impl Full {
 
     /// Makes room; returns the flow that gave way.
     fn evict(&mut self) -> Option<u32> {
-        let id = self.owner.evict_candidate(&self.timeouts)?;
+        let id = self.owner.evict_candidate(false, &self.timeouts)?;
         self.owner.remove(id).unwrap();
         self.owner.retire_mark(1);
         self.owner.reclaim(1);
@@ -124,6 +129,13 @@ fn a_flood_with_a_long_timeout_evicts_itself() {
         assert!(!gone.contains(&handshake), "{age}");
         assert_eq!(all.evict(), Some(handshake), "{age}: now it is the oldest one");
     }
+}
+
+#[test]
+fn a_flow_gives_way_to_those_of_its_kind_only() {
+    let mut all = Full::new();
+    assert_eq!(all.owner.evict_candidate(true, &all.timeouts), None, "none is translated");
+    assert!(all.owner.evict_candidate(false, &all.timeouts).is_some());
 }
 
 #[test]
