@@ -12,6 +12,8 @@ pub const IP4: u8 = 4;
 pub const TCP: u8 = 6;
 /// UDP (RFC 768).
 pub const UDP: u8 = 17;
+/// DCCP (RFC 4340).
+pub const DCCP: u8 = 33;
 /// IPv6 inside IP (RFC 2473).
 pub const IP6: u8 = 41;
 /// IPv6 routing header (RFC 8200 section 4.4).
@@ -34,8 +36,12 @@ pub const DESTINATION_OPTIONS: u8 = 60;
 pub const OSPF: u8 = 89;
 /// VRRP (RFC 9568).
 pub const VRRP: u8 = 112;
+/// SCTP (RFC 9260).
+pub const SCTP: u8 = 132;
 /// IPv6 mobility header (RFC 6275 section 6.1).
 pub const MOBILITY: u8 = 135;
+/// UDP-Lite (RFC 3828).
+pub const UDP_LITE: u8 = 136;
 /// Host identity protocol (RFC 7401 section 5.1).
 pub const HIP: u8 = 139;
 /// Shim6 (RFC 5533 section 5.1).
@@ -43,5 +49,5 @@ pub const SHIM6: u8 = 140;
 
 /// Whether a protocol begins with a source and a destination port: TCP, UDP, DCCP, SCTP and UDP-Lite.
 pub const fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, TCP | UDP | 33 | 132 | 136)
+    matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE)
 }

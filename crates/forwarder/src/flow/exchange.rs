@@ -6,8 +6,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::timeouts::Class;
 
-/// UDP-Lite (RFC 3828), which has the timeouts of UDP.
-const UDP_LITE: u8 = 136;
 /// Bit of [`Exchange`]: the other side has answered.
 const REPLIED: u8 = 1;
 /// Bits of the kind of protocol.
@@ -25,7 +23,8 @@ impl Exchange {
     #[inline]
     pub const fn open(protocol: u8) -> Self {
         Self(match protocol {
-            protocol::UDP | UDP_LITE => UDP,
+            // UDP-Lite has the timeouts of UDP.
+            protocol::UDP | protocol::UDP_LITE => UDP,
             protocol::ICMP4 | protocol::ICMP6 => ICMP,
             _ => 0,
         })

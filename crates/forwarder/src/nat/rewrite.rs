@@ -2,14 +2,11 @@
 //! wrong one stays wrong.
 
 use stoa_tables::flow_table::Ends;
-use stoa_wire::protocol::{ICMP4, TCP, UDP};
+use stoa_wire::protocol::{DCCP, ICMP4, TCP, UDP, UDP_LITE};
 use stoa_wire::{checksum, icmp_query, ipv4};
 
 use crate::flow::fields::{Kind, Place, of_ip4};
 
-/// UDP-Lite (RFC 3828) and DCCP (RFC 4340), whose checksums cover a pseudo-header.
-const UDP_LITE: u8 = 136;
-const DCCP: u8 = 33;
 /// Bytes of an ICMP error before the packet that it quotes.
 const ICMP_HEADER: usize = 8;
 
@@ -47,16 +44,28 @@ fn difference(old: u32, new: u32) -> u32 {
     (!old >> 16) + (!old & 0xffff) + (new >> 16) + (new & 0xffff)
 }
 
-/// Corrects a checksum at `at`, if the bytes have one there. `zero_is_none`: of UDP, where 0 means that there is none.
-fn correct(bytes: &mut [u8], at: usize, by: u32, zero_is_none: bool) {
+/// What a checksum of 0 is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zero {
+    /// A checksum as any other one.
+    Value,
+    /// No checksum; that of 0 is written as 0xffff (UDP, RFC 768).
+    Absent,
+    /// Wrong, and that of 0 is written as 0xffff (UDP-Lite, RFC 3828 section 3.1).
+    Invalid,
+}
+
+/// Corrects a checksum at `at`, if the bytes have one there.
+fn correct(bytes: &mut [u8], at: usize, by: u32, zero: Zero) {
     let Some(field) = bytes.get_mut(at..).and_then(|it| it.first_chunk_mut::<2>()) else { return };
     let old = u16::from_be_bytes(*field);
-    if zero_is_none && old == 0 {
+    if old == 0 && zero != Zero::Value {
+        // There is none, or it is wrong and stays so.
         return;
     }
     // The sum of 9 words fits.
     let new = checksum::finish(u32::from(!old) + by);
-    *field = if zero_is_none && new == 0 { u16::MAX } else { new }.to_be_bytes();
+    *field = if new == 0 && zero != Zero::Value { u16::MAX } else { new }.to_be_bytes();
 }
 
 fn write32(bytes: &mut [u8], at: usize, value: u32) {
@@ -72,7 +81,7 @@ pub fn apply(bytes: &mut [u8], packet: &Header, new: Ends) {
     let (old, upper) = (packet.ends, usize::from(packet.place.upper()));
     let addresses =
         difference(old.source, new.source) + difference(old.destination, new.destination);
-    correct(bytes, 10, addresses, false);
+    correct(bytes, 10, addresses, Zero::Value);
     write32(bytes, 12, new.source);
     write32(bytes, 16, new.destination);
     if packet.kind.0 & Kind::LATER == 0
@@ -87,9 +96,10 @@ pub fn apply(bytes: &mut [u8], packet: &Header, new: Ends) {
 fn apply_upper(upper: &mut [u8], protocol: u8, addresses: u32, (old, new): (u32, u32)) {
     let by = addresses + difference(old, new);
     match protocol {
-        TCP => correct(upper, 16, by, false),
-        UDP => correct(upper, 6, by, true),
-        UDP_LITE | DCCP => correct(upper, 6, by, false),
+        TCP => correct(upper, 16, by, Zero::Value),
+        UDP => correct(upper, 6, by, Zero::Absent),
+        UDP_LITE => correct(upper, 6, by, Zero::Invalid),
+        DCCP => correct(upper, 6, by, Zero::Value),
         ICMP4 => return apply_query(upper, (old, new)),
         _ => return,
     }
@@ -104,7 +114,7 @@ fn apply_query(upper: &mut [u8], (old, new): (u32, u32)) {
     // The identifier is the port of the end that asks.
     let identifier = |ports: u32| (if is_reply { ports } else { ports >> 16 }) as u16;
     let [old, new] = [old, new].map(identifier);
-    correct(upper, 2, difference(old.into(), new.into()), false);
+    correct(upper, 2, difference(old.into(), new.into()), Zero::Value);
     if let Some(field) = upper.get_mut(4..6) {
         field.copy_from_slice(&new.to_be_bytes());
     }
@@ -124,13 +134,13 @@ pub fn apply_error(bytes: &mut [u8], packet: &Header, quoted: Ends) -> bool {
     let before = checksum::sum(inner.get(..inner.len() & !1).unwrap_or(&[]));
     apply(inner, &of_inner, quoted);
     let after = checksum::sum(inner.get(..inner.len() & !1).unwrap_or(&[]));
-    correct(header, 2, difference(before, after), false);
+    correct(header, 2, difference(before, after), Zero::Value);
     let old = packet.ends;
     let hides = quoted.destination != of_inner.ends.destination;
     let source = if hides { quoted.destination } else { old.source };
     let new = Ends { source, destination: quoted.source, ports: old.ports };
     let by = difference(old.source, new.source) + difference(old.destination, new.destination);
-    correct(bytes, 10, by, false);
+    correct(bytes, 10, by, Zero::Value);
     write32(bytes, 12, new.source);
     write32(bytes, 16, new.destination);
     true
@@ -202,7 +212,8 @@ mod tests {
         bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
         if let Some(at) = at.filter(|_| !is_bare) {
             let value = checksum::finish(sum(&upper) + pseudo_of(protocol, ends, upper.len()));
-            let value = if value == 0 && protocol == UDP { u16::MAX } else { value };
+            let value =
+                if value == 0 && [UDP, UDP_LITE].contains(&protocol) { u16::MAX } else { value };
             upper[at..at + 2].copy_from_slice(&value.to_be_bytes());
         }
         [bytes, upper].concat()
@@ -235,6 +246,19 @@ mod tests {
             _ => ends.ports,
         };
         Ends { ports, ..ends }
+    }
+
+    #[test]
+    fn a_checksum_of_zero_is_written_as_its_protocol_wants_it() {
+        // The sum of what comes makes the checksum 0.
+        let corrected = |old: u16, zero| {
+            let mut bytes = old.to_be_bytes();
+            correct(&mut bytes, 0, u32::from(old), zero);
+            u16::from_be_bytes(bytes)
+        };
+        assert_eq!(corrected(5, Zero::Value), 0);
+        assert_eq!([Zero::Absent, Zero::Invalid].map(|zero| corrected(5, zero)), [u16::MAX; 2]);
+        assert_eq!([Zero::Absent, Zero::Invalid].map(|zero| corrected(0, zero)), [0; 2]);
     }
 
     proptest! {

@@ -1,14 +1,13 @@
 //! The fields of one packet: the reference of the kernels, and what they leave to it.
 
 use stoa_wire::ipv6_extensions::Fragment;
-use stoa_wire::protocol::{AH, FRAGMENT, ICMP4, ICMP6, TCP, UDP};
+use stoa_wire::protocol::{AH, DCCP, FRAGMENT, ICMP4, ICMP6, SCTP, TCP, UDP, UDP_LITE};
 use stoa_wire::{ipv4, ipv6, tcp};
 
 use super::{Kind, Malformed, Place};
 
-/// Protocols with ports where TCP has them: SCTP (RFC 9260), DCCP (RFC 4340), UDP-Lite (RFC 3828), each with the length
-/// of its fixed header.
-const OTHERS: [(u8, usize); 3] = [(132, 12), (33, 12), (136, 8)];
+/// Protocols with ports where TCP has them, each with the length of its fixed header.
+const OTHERS: [(u8, usize); 3] = [(SCTP, 12), (DCCP, 12), (UDP_LITE, 8)];
 /// Fixed headers of UDP and of ICMP messages, in bytes.
 pub(in crate::flow) const SHORT: usize = 8;
 /// Most authentication headers of an IPv4 packet.

@@ -9,9 +9,6 @@ use crate::ip::lookup::Address;
 
 /// The protocol of a packet without an upper-layer header: no rule can match it.
 pub(super) const NO_PROTOCOL: u16 = 0x100;
-const DCCP: u8 = 33;
-const SCTP: u8 = 132;
-const UDP_LITE: u8 = 136;
 
 /// The fields that rules match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,9 +86,8 @@ impl Family for u128 {
 
 /// The ports, for protocols that have them in their first four bytes.
 fn ports(protocol: u8, behind: Option<&[u8]>) -> (u16, u16) {
-    let has_ports = matches!(protocol, protocol::TCP | protocol::UDP | DCCP | SCTP | UDP_LITE);
     match behind.and_then(<[u8]>::first_chunk::<4>) {
-        Some([a, b, c, d]) if has_ports => {
+        Some([a, b, c, d]) if protocol::has_ports(protocol) => {
             (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]))
         }
         _ => (0, 0),
