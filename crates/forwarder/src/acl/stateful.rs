@@ -31,6 +31,7 @@ use super::{Classifier, Policy, TRACK};
 use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
+use crate::flow::foreign::Foreign;
 use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, fits};
 use crate::shared::Shared;
 use segments::Answer;
@@ -46,8 +47,7 @@ pub(super) struct Tracking {
     steady: Column<u16>,
     /// Which lanes belong to a flow that rules judge by how it began.
     is_anew: Box<[bool; VECTOR]>,
-    /// Lanes whose flow another worker owns, with its number.
-    foreign: Vec<(u8, u8)>,
+    foreign: Foreign,
     /// Lanes with fragments that are not the first ones.
     later: LaneSet,
     /// Packets of the router itself, which lanes have caused.
@@ -64,7 +64,7 @@ impl Tracking {
             known: Box::new([Match::NONE; VECTOR]),
             steady: Column::of(0),
             is_anew: Box::new([false; VECTOR]),
-            foreign: Vec::with_capacity(VECTOR),
+            foreign: Foreign::new(),
             later: LaneSet::first_of(0),
             answers: Vec::with_capacity(2 * VECTOR),
             now: Now { tick: 0, ms: 0 },
@@ -159,7 +159,7 @@ impl<F: Family> AclNode<F> {
         if self.place.is_last() && self.shared.flows.syn_cookies().is_configured() {
             is_any |= self.open_connections(cx, vector, policy);
         }
-        self.hand_over(cx, vector);
+        self.tracking.foreign.hand_over(cx, vector);
         if !self.tracking.answers.is_empty() {
             segments::send(cx, vector, &mut self.tracking.answers);
         }
@@ -224,7 +224,7 @@ impl<F: Family> AclNode<F> {
                     is_any = true;
                 }
                 Fate::Foreign(owner) => {
-                    self.tracking.foreign.push((lane as u8, owner));
+                    self.tracking.foreign.push(lane, owner);
                     is_any = true;
                 }
                 Fate::Answered => {
@@ -348,22 +348,6 @@ impl<F: Family> AclNode<F> {
                 side.remove(id);
                 Fate::Rules
             }
-        }
-    }
-
-    /// Hands lanes to the workers that own their flows.
-    #[inline]
-    pub(super) fn hand_over(&mut self, cx: &mut Context<'_>, vector: &mut Vector) {
-        let foreign = &mut self.tracking.foreign;
-        while let Some((_, owner)) = foreign.first().copied() {
-            let mut lanes = LaneSet::first_of(0);
-            foreign.retain(|(lane, of)| {
-                if *of == owner {
-                    lanes.insert((*lane).into());
-                }
-                *of != owner
-            });
-            cx.hand_over(vector, &lanes, owner.into());
         }
     }
 

@@ -23,6 +23,7 @@ pub mod fields;
 #[allow(unsafe_code)]
 mod fields_avx2;
 pub mod flows;
+pub mod foreign;
 pub mod fragments;
 pub mod profiles;
 pub mod selection;

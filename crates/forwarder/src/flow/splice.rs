@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use stoa_engine::counters::zeroed;
 use stoa_wire::tcp_options::{Shift, SynOptions, Timestamps};
 
-/// The window scale of answers with a cookie: that of the server is not known yet. Windows up to 16 MiB can be told, in
-/// steps of 256 bytes.
+/// The window scale of answers with a cookie: that of the server is not known yet. It can offer windows of up to
+/// 16 MiB, in steps of 256 bytes.
 pub const OUR_SCALE: u8 = 8;
 /// The largest window scale (RFC 7323 section 2.3).
 const SCALE_MAX: u8 = 14;

@@ -114,14 +114,8 @@ impl Maker<'_> {
         vrf: u16,
         reply: impl Fn(u32, u16) -> FlowKey,
     ) -> Result<Ends, Drop> {
-        let Flow { source, source_port, protocol, .. } = first.flow();
-        let hash = choice::hash(source, first.key.vrf);
-        let address = policy.address_of(hash).ok_or(Drop::Nat44NoAddress)?;
+        let (address, candidates) = self.external_ends(first.internal(), policy, vrf)?;
         let uses = Uses { number: policy.number, ..Uses::default() };
-        let nat = self.nat;
-        let is_free = |port: &u16| !is_static(nat, vrf, (protocol, address, *port));
-        let ports = self.ports(policy.ports, (protocol, source_port));
-        let candidates: Ports = ports.filter(is_free).collect();
         self.make(first, uses, |at| candidates.get(at).map(|port| reply(address, port)))
     }
 
@@ -161,14 +155,36 @@ impl Maker<'_> {
             });
         let made = if is_held { make(self) } else { Err(Drop::Nat44TableFull) };
         if made.is_err() {
+            let mut owner = self.worker.owner();
             if let Some(id) = uses.mapping {
                 mappings.release(id);
+                if let Some(owner) = &mut owner {
+                    owner.give_up(mappings, id);
+                }
             }
             if is_held {
                 mappings.release_host(external, host);
+                if let Some(owner) = &mut owner {
+                    owner.give_up_host(mappings, external, host);
+                }
             }
         }
         made
+    }
+
+    /// The external address that a policy gives an internal end, and the ports to try, without those of static mappings.
+    fn external_ends(
+        &mut self,
+        internal: End,
+        policy: &Policy,
+        vrf: u16,
+    ) -> Result<(u32, Ports), Drop> {
+        let hash = choice::hash(internal.address, internal.vrf);
+        let address = policy.address_of(hash).ok_or(Drop::Nat44NoAddress)?;
+        let (nat, protocol) = (self.nat, internal.protocol);
+        let is_free = |port: &u16| !is_static(nat, vrf, (protocol, address, *port));
+        let ports = self.ports(policy.ports, (protocol, internal.port));
+        Ok((address, ports.filter(is_free).collect()))
     }
 
     /// The external end of an internal one, by its mapping, which is held.
@@ -181,13 +197,8 @@ impl Maker<'_> {
             let source = Source { external: known.external, uses: uses(known.id) };
             return is_held.then_some(source).ok_or(Drop::FlowContended);
         }
-        let hash = choice::hash(internal.address, internal.vrf);
-        let address = policy.address_of(hash).ok_or(Drop::Nat44NoAddress)?;
+        let (address, candidates) = self.external_ends(internal, policy, vrf)?;
         let protocol = internal.protocol;
-        let nat = self.nat;
-        let is_free = |port: &u16| !is_static(nat, vrf, (protocol, address, *port));
-        let ports = self.ports(policy.ports, (protocol, internal.port));
-        let candidates: Ports = ports.filter(is_free).collect();
         let owner = self.worker.owner().ok_or(Drop::FlowContended)?;
         for port in candidates.iter() {
             let external = End { address, port, protocol, vrf };

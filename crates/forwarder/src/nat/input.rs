@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stoa_engine::arc::ArcHook;
 use stoa_engine::vector::{LaneSet, flags};
-use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::flow_table::Match;
 use stoa_wire::protocol::ICMP4;
 
@@ -24,6 +24,7 @@ use crate::drops::Drop;
 use crate::flow::column::Packets;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
+use crate::flow::foreign::Foreign;
 use crate::flow::tracker::{Followed, Side, fits};
 use crate::shared::Shared;
 
@@ -32,7 +33,7 @@ const _: () = assert!(EDGES.len() == 1);
 /// Makes the node of one worker.
 pub fn make_input(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
     let hook = arcs::hook(IP4_INPUT, INPUT_NODE);
-    let foreign = Vec::with_capacity(VECTOR);
+    let foreign = Foreign::new();
     Box::new(Input { shared: shared.clone(), hook, worker, foreign })
 }
 
@@ -40,8 +41,7 @@ struct Input {
     shared: Arc<Shared>,
     hook: ArcHook,
     worker: usize,
-    /// Lanes whose flow another worker owns, with its number.
-    foreign: Vec<(u8, u8)>,
+    foreign: Foreign,
 }
 
 /// What becomes of a lane.
@@ -110,13 +110,17 @@ impl Input {
                 translate(vector, lane, &header, ends);
             }
         }
+        self.count(vector, (packets, bytes));
+        left
+    }
+
+    fn count(&self, vector: &mut Vector, (packets, bytes): (u64, u64)) {
         if packets > 0 {
             vector.forget_hash();
             let traffic = self.shared.flows.nat_traffic(self.worker);
             traffic.in_packets.add(packets);
             traffic.in_bytes.add(bytes);
         }
-        left
     }
 
     /// Decides about lanes whose flow is not known, or not translated; whether any does not go on.
@@ -155,33 +159,14 @@ impl Input {
                     is_any = true;
                 }
                 Fate::Foreign(owner) => {
-                    self.foreign.push((lane as u8, owner));
+                    self.foreign.push(lane, owner);
                     is_any = true;
                 }
             }
         }
-        if packets > 0 {
-            vector.forget_hash();
-            let traffic = self.shared.flows.nat_traffic(self.worker);
-            traffic.in_packets.add(packets);
-            traffic.in_bytes.add(bytes);
-        }
-        self.hand_over(cx, vector);
+        self.count(vector, (packets, bytes));
+        self.foreign.hand_over(cx, vector);
         is_any
-    }
-
-    /// Hands lanes to the workers that own their flows.
-    fn hand_over(&mut self, cx: &mut Context<'_>, vector: &mut Vector) {
-        while let Some((_, owner)) = self.foreign.first().copied() {
-            let mut lanes = LaneSet::first_of(0);
-            self.foreign.retain(|(lane, of)| {
-                if *of == owner {
-                    lanes.insert((*lane).into());
-                }
-                *of != owner
-            });
-            cx.hand_over(vector, &lanes, owner.into());
-        }
     }
 
     fn maintain(&self, cx: &mut Context<'_>) -> bool {

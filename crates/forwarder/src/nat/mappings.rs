@@ -166,6 +166,14 @@ impl Mappings {
         }
     }
 
+    /// Has a mapping without flows take no more of them; whether it had none.
+    fn end(&self, id: u32) -> bool {
+        let unused_to_over = |count: &AtomicU32| {
+            count.compare_exchange(UNUSED, OVER, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        self.count(id).is_some_and(unused_to_over)
+    }
+
     /// The same for the flow of an external end to a host.
     pub fn release_host(&self, external: End, host: u32) {
         if let Some(id) = self.reader.find(&external.towards(host)).id() {
@@ -239,6 +247,22 @@ impl MappingOwner {
         }
     }
 
+    /// Ends a mapping at once if it has no flow: the one that it was made for was refused. Otherwise refused packets would
+    /// hold all ports for some seconds.
+    pub fn give_up(&mut self, all: &Mappings, id: u32) {
+        let is_own = all.reader.entry(id).owner() == self.owner.number();
+        if is_own && all.end(id) && self.owner.remove(id).is_ok() {
+            self.is_dirty = true;
+        }
+    }
+
+    /// The same for the flow of an external end to a host.
+    pub fn give_up_host(&mut self, all: &Mappings, external: End, host: u32) {
+        if let Some(id) = all.reader.find(&external.towards(host)).id() {
+            self.give_up(all, id);
+        }
+    }
+
     /// Ends mappings without flows, looking at all of them every few seconds.
     pub fn maintain(&mut self, all: &Mappings, now: u32, quiescence: &Arc<Quiescence>) {
         if self.owner.live() == 0 && !self.is_dirty {
@@ -268,11 +292,7 @@ impl MappingOwner {
         }
         let Some(count) = all.count(id) else { return };
         let is_young = now.wrapping_sub(entry.start()) < LINGER_S;
-        let is_over = count.load(Ordering::Relaxed) == OVER
-            || !is_young
-                && count
-                    .compare_exchange(UNUSED, OVER, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok();
+        let is_over = count.load(Ordering::Relaxed) == OVER || !is_young && all.end(id);
         // One whose bucket another worker holds stays until the next look.
         if is_over && self.owner.remove(id).is_ok() {
             self.is_dirty = true;
@@ -287,5 +307,34 @@ impl MappingOwner {
         let epoch = quiescence.advance();
         self.owner.retire_mark(epoch);
         self.owner.reclaim(quiescence.safe());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(port: u16) -> End {
+        End { address: 0x0a00_0001, port, protocol: 17, vrf: 0 }
+    }
+
+    #[test]
+    fn a_mapping_whose_flow_is_refused_ends_at_once() {
+        let all = Mappings::new(16, &Secret([7; 64])).unwrap();
+        let mut owner = all.owner(0, 0).unwrap();
+        let id = owner.create(&all, (end(1), end(5001)), 3, 0).unwrap();
+        owner.give_up(&all, id);
+        assert_eq!(all.of_internal(end(1), 3).map(|it| it.id), Some(id), "it has a flow");
+        all.release(id);
+        assert!(all.of_external(end(5001)).is_some(), "a new flow would find it");
+        owner.give_up(&all, id);
+        assert_eq!((all.of_internal(end(1), 3), all.of_external(end(5001))), (None, None));
+        assert!(owner.create(&all, (end(2), end(5001)), 3, 0).is_ok(), "its port is free");
+        owner.hold_host(&all, (end(5001), 9), 0).unwrap();
+        assert!(all.reaches(end(5001), 9));
+        all.release_host(end(5001), 9);
+        owner.give_up_host(&all, end(5001), 9);
+        owner.hold_host(&all, (end(5001), 9), 0).unwrap();
+        assert!(all.reaches(end(5001), 9));
     }
 }

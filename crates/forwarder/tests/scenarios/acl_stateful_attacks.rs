@@ -15,7 +15,7 @@ use crate::acl_stateful::{
 use crate::harness::*;
 
 /// An IPv4 packet with another TTL.
-fn with_ttl(mut packet: Vec<u8>, ttl: u8) -> Vec<u8> {
+pub fn with_ttl(mut packet: Vec<u8>, ttl: u8) -> Vec<u8> {
     packet[8] = ttl;
     packet[10..12].fill(0);
     let checksum = finish(sum(&packet[..20]));

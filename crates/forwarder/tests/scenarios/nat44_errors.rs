@@ -6,6 +6,7 @@ use stoa_forwarder::nat::Mapping;
 use stoa_wire::checksum::{finish, sum};
 use stoa_wire::{ipv4, protocol};
 
+use crate::acl_stateful_attacks::with_ttl;
 use crate::harness::*;
 use crate::nat44::{masquerade, passed, policy, refused, translated};
 
@@ -71,15 +72,6 @@ fn errors_from_inside_hide_who_sends_them() {
     let stray = udp_ports(host4(2), host4(1), (53, 5999), b"x");
     let packet = error((host4(1), host4(2)), (3, 3, 0), &stray);
     refused(&mut lab, 1, &packet, "nat44-icmp");
-}
-
-/// An IPv4 packet with another TTL.
-fn with_ttl(mut packet: Vec<u8>, ttl: u8) -> Vec<u8> {
-    packet[8] = ttl;
-    packet[10..12].fill(0);
-    let checksum = finish(sum(&packet[..20]));
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-    packet
 }
 
 #[test]

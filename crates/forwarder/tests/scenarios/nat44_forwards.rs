@@ -9,7 +9,7 @@ use stoa_forwarder::nat::{Filtering, Mapping};
 use stoa_wire::tcp::flag;
 
 use crate::acl::{all, input, list};
-use crate::acl_stateful::{flows, stateful};
+use crate::acl_stateful::{await_flows, flows, stateful};
 use crate::harness::*;
 use crate::nat44::{POOL, ends, net, passed, policy, refused, segment, translated, with_nat};
 
@@ -173,6 +173,11 @@ fn inside_hosts_meet_at_external_addresses() {
             assert_eq!(back.addresses(), ("10.0.2.1".into(), source.to_string()));
             assert_eq!(back.payload[..4], [0, 80, 15, 160]);
         }
+        // The flow ends with the mapping of its destination, whatever its source has.
+        let mut setup = with_mappings(mapping, Vec::new());
+        setup.0.neighbors.insert(("west".into(), neighbour.into()), host_mac(1));
+        lab.apply(&setup).unwrap();
+        await_flows(&mut lab, 0);
     }
 }
 

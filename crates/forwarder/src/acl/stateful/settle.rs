@@ -79,7 +79,7 @@ pub(in crate::acl) fn settle_all<F: Family>(
                 vector.next[lane] = refusal.next((&mut *vector, lane), cause, F::IS_IP4, ERROR);
             }
             Settled::Drop(reason) => vector.next[lane] = reason.next(),
-            Settled::Foreign(owner) => tracking.foreign.push((lane as u8, owner)),
+            Settled::Foreign(owner) => tracking.foreign.push(lane, owner),
         }
     }
     is_any
