@@ -17,9 +17,9 @@ use crate::v1;
 
 pub use desired::desired;
 pub use entries::{
-    BFD_INTERVAL_US, BFD_MULTIPLIER, NAT_PORTS, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session,
-    interface, nat_mapping, nat_policy, neighbor, plugin, port, punt, router_advertisement,
-    router_discovery, rule, static_route, tunnel, virtual_router, vrf, zone_pair,
+    BFD_INTERVAL_US, BFD_MULTIPLIER, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session, interface,
+    nat_mapping, nat_policy, neighbor, plugin, port, punt, router_advertisement, router_discovery,
+    rule, static_route, tunnel, virtual_router, vrf, zone_pair,
 };
 pub use settings::{LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers};
 

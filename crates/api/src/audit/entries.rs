@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Kind, Tally};
+use crate::nat::PORTS;
 use crate::text::{ip_bytes, ip_text};
 use crate::v1;
 
@@ -79,8 +80,8 @@ pub fn nat_policy(tally: &mut Tally, place: usize, policy: v1::NatPolicy) {
     let mapping = if policy.static_only { 0 } else { policy.mapping };
     let entry = v1::NatPolicy {
         mapping,
-        first_port: or(policy.first_port, NAT_PORTS.0),
-        last_port: or(policy.last_port, NAT_PORTS.1),
+        first_port: or(policy.first_port, PORTS.0),
+        last_port: or(policy.last_port, PORTS.1),
         ..policy
     };
     tally.add(Kind::NatPolicies, key, &entry);
@@ -91,9 +92,6 @@ pub fn nat_mapping(tally: &mut Tally, mapping: v1::NatMapping) {
     let key = format!("{}/{}", mapping.instance, mapping.index);
     tally.add(Kind::NatMappings, key, &mapping);
 }
-
-/// External ports of a policy of address translation where none are configured: those that are not well known.
-pub const NAT_PORTS: (u32, u32) = (1_024, 65_535);
 
 /// The settings of a plugin at an interface.
 pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8]) {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Map, Value};
+use stoa_api::nat::{MAPPINGS, POLICIES};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
@@ -73,10 +74,6 @@ impl Capability for Translation {
         facts.nat.map_or(Ok(()), |listed| state::metrics(listed, page))
     }
 }
-
-/// Policies and mappings, at most.
-const POLICIES: usize = 255;
-const MAPPINGS: usize = 65_536;
 
 fn check_counts(nat: &v1::Nat, errors: &mut ValidationErrors) {
     let counts = [

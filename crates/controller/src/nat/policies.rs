@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use ipnet::Ipv4Net;
+use stoa_api::nat::{ADDRESSES, PORTS};
 use stoa_yang::error::ValidationErrors;
 
 use super::paths::{instance_path, policy_path, pool_path};
@@ -10,9 +11,6 @@ use super::values::{Ports, ip4, ports, unicast};
 use crate::config::model::{
     ExternalPool, FilteringType, Interface, MappingType, NatInstance, NatPolicy,
 };
-
-/// The ports of a policy without `port-set-restrict`: all but the well-known ones (RFC 4787, REQ-3).
-const PORTS: Ports = (1024, 65_535);
 
 /// A policy without errors.
 #[derive(Clone, Debug)]
@@ -135,9 +133,6 @@ fn policy<'a>(
         is_static_only: false,
     })
 }
-
-/// External addresses of a policy, at most.
-const ADDRESSES: u64 = 65_536;
 
 fn pool_sizes(pools: &[(u32, Ipv4Net)], path: &str, errors: &mut ValidationErrors) {
     let addresses: u64 = pools.iter().map(|(_, net)| 1_u64 << (32 - net.prefix_len())).sum();

@@ -2,17 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stoa_api::audit::NAT_PORTS;
+use stoa_api::nat::{ADDRESSES, MAPPINGS, POLICIES, PORTS};
 use stoa_api::v1;
 
 use super::change::DesiredChange;
 use super::{DesiredState, ValidationErrors};
 use crate::nat::{Filtering, Mapping, Prefix4};
-
-/// The most policies, static mappings, and addresses of the pools of a policy.
-const POLICIES: usize = 255;
-const MAPPINGS: usize = 65_536;
-const ADDRESSES: u64 = 65_536;
 
 /// A policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,7 +104,7 @@ fn ports(range: &v1::PortRange) -> Result<(u16, u16), Wrong> {
 
 fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
     let or = |port: u32, default| if port == 0 { default } else { port };
-    let (first, last) = (or(policy.first_port, NAT_PORTS.0), or(policy.last_port, NAT_PORTS.1));
+    let (first, last) = (or(policy.first_port, PORTS.0), or(policy.last_port, PORTS.1));
     let mapping = match policy.mapping() {
         _ if policy.static_only => Mapping::Static,
         v1::NatMappingType::NatEim => Mapping::EndpointIndependent,
