@@ -1,11 +1,12 @@
-//! Port forwards that take packets from the router itself.
+//! Port forwards, and policies, that take packets from the router itself.
 
 use std::net::{IpAddr, SocketAddr};
 
+use stoa_api::nat::PORTS;
 use stoa_api::v1;
 use stoa_wire::protocol::{TCP, UDP};
 
-use super::paths::mapping_path;
+use super::paths::{mapping_path, policy_path};
 use super::warnings::{Around, single};
 use crate::prefix::prefix_from_proto;
 use crate::warning::Warning;
@@ -46,6 +47,27 @@ pub(super) fn taken_from(mapping: &v1::NatMapping, around: Around<'_>) -> Vec<Wa
         nodes: nodes.clone(),
     };
     services(address, interface, around).into_iter().filter(is_taken).map(warning).collect()
+}
+
+/// The warning about a policy at the address of its interface whose hosts can get ports of the router.
+pub(super) fn shared_with(policy: &v1::NatPolicy, around: Around<'_>) -> Option<Warning> {
+    let v1::NatPolicy { instance, policy: id, static_only, first_port, last_port, .. } = policy;
+    if *static_only || !policy.pools.is_empty() {
+        return None;
+    }
+    let interface = around.interfaces.named(&policy.interface)?;
+    let address = stoa_api::text::ip(&interface.ip4.as_ref()?.addresses.first()?.address)?;
+    let or = |port: u32, default| if port == 0 { default } else { port };
+    let range = or(*first_port, PORTS.0)..=or(*last_port, PORTS.1);
+    let mut services = services(address, interface, around).into_iter();
+    let Service { port, name, .. } = services.find(|it| range.contains(&it.port))?;
+    Some(Warning {
+        text: format!(
+            "NAT policy {id} of instance {instance} shares port {port} of {address} with {name} of the router: a host \
+             inside that sends from this port can get its packets; set port-set-restrict to a range without it"
+        ),
+        nodes: vec![policy_path(*instance, *id)],
+    })
 }
 
 /// The static mapping that takes TCP connections to an address and port in a VRF.

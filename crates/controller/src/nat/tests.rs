@@ -309,11 +309,12 @@ fn a_commit_warns_about_what_does_nothing_or_belongs_to_others() {
 
 #[test]
 fn a_commit_warns_about_forwards_of_ports_that_the_router_uses() {
+    let apart = || json!({ "port-set-restrict": port(10_000, 29_999) });
     let with = |external: u32, protocol: u32| {
         let mut mapping =
             forward(1, ("198.51.100.2/32", port(external, external)), ("10.0.0.8/32", port(1, 1)));
         mapping["transport-protocol"] = json!(protocol);
-        let mut value = whole(&json!([instance(&[policy(1, json!({}))], &[mapping])]));
+        let mut value = whole(&json!([instance(&[policy(1, apart())], &[mapping])]));
         let wan = &mut value["ietf-interfaces:interfaces"]["interface"][0];
         wan["stoa-bfd:bfd"] = json!({ "session": [{ "dest-addr": "198.51.100.1" }] });
         warnings(&value)
@@ -321,4 +322,18 @@ fn a_commit_warns_about_forwards_of_ports_that_the_router_uses() {
     assert!(with(3784, 17)[0].contains("takes port 3784 of 198.51.100.2 from BFD"));
     assert_eq!(with(3784, 6), [] as [&str; 0]);
     assert_eq!(with(443, 6), [] as [&str; 0]);
+}
+
+#[test]
+fn a_commit_warns_about_ports_that_hosts_share_with_the_router() {
+    let with = |more: Value| {
+        let mut value = whole(&json!([instance(&[policy(1, more)], &[])]));
+        let wan = &mut value["ietf-interfaces:interfaces"]["interface"][0];
+        wan["stoa-bfd:bfd"] = json!({ "session": [{ "dest-addr": "198.51.100.1" }] });
+        warnings(&value)
+    };
+    let found = with(json!({}));
+    assert!(found[0].contains("shares port 3784 of 198.51.100.2 with BFD"), "{found:?}");
+    assert_eq!(with(json!({ "port-set-restrict": port(10_000, 29_999) })), [] as [&str; 0]);
+    assert_eq!(with(pool("198.51.100.64/28")), [] as [&str; 0]);
 }

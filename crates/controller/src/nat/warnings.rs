@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use stoa_api::v1;
 
 use super::paths::{mapping_path, policy_path};
-use super::services::taken_from;
+use super::services::{shared_with, taken_from};
 use crate::config::Interfaces;
 use crate::config::addresses::Addressing;
 use crate::config::management::Management;
@@ -47,6 +47,7 @@ pub(crate) fn warnings(desired: &v1::Desired, around: Around<'_>) -> Vec<Warning
     let Some(v1::Nat { policies, mappings }) = &desired.nat else { return Vec::new() };
     let mut warnings: Vec<Warning> = hidden(policies).take(LISTED).collect();
     warnings.extend(policies.iter().filter_map(|it| without_address(it, around)).take(LISTED));
+    warnings.extend(policies.iter().filter_map(|it| shared_with(it, around)).take(LISTED));
     let looked_at = around.prefixes_to_look_at();
     let of_pools = policies.iter().take(looked_at).filter_map(|it| pool_of_others(it, around));
     warnings.extend(of_pools.take(LISTED));
