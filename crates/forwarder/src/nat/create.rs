@@ -172,7 +172,7 @@ impl Maker<'_> {
         made
     }
 
-    /// The external address that a policy gives an internal end, and the ports to try, without those of static mappings.
+    /// The external address that a policy gives an internal end, and the ports to try: not those of static mappings.
     fn external_ends(
         &mut self,
         internal: End,

@@ -247,8 +247,8 @@ impl MappingOwner {
         }
     }
 
-    /// Ends a mapping at once if it has no flow: the one that it was made for was refused. Otherwise refused packets would
-    /// hold all ports for some seconds.
+    /// Ends a mapping at once if it has no flow: the one that it was made for was refused. Otherwise refused packets
+    /// would hold all ports for some seconds.
     pub fn give_up(&mut self, all: &Mappings, id: u32) {
         let is_own = all.reader.entry(id).owner() == self.owner.number();
         if is_own && all.end(id) && self.owner.remove(id).is_ok() {

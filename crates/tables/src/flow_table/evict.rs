@@ -7,12 +7,11 @@
 //! flows are looked at when they reach certain ages ([`AGES`]), and those between two such ages are a set of lists of
 //! its own: the set of the oldest gives way first.
 //!
-//! **By kind.** Flows with one key and translated ones have places of their own, so that one of the others would give way
-//! for nothing: each have their own sets.
+//! **By kind.** Flows with one key and translated ones have places of their own, so that one of the others would give
+//! way for nothing: each have their own sets.
 
 use super::FlowError;
 use super::line::{ANSWERED, ASSURED, FlowEntry};
-use super::memory::Kind;
 use super::owner::FlowOwner;
 
 /// Flows that [`FlowOwner::evict_candidate`] looks at, at most.
@@ -70,8 +69,12 @@ const fn first_set(is_translated: bool) -> usize {
 
 /// The set of a flow, and the tick at which it is looked at when it may stay until tick `look` by what is known now.
 #[inline(always)]
-pub(super) fn place((flags, kind): (u8, Kind), (seen, now): (u32, u32), look: u32) -> (usize, u32) {
-    let first = first_set(kind.is_translated());
+pub(super) fn place(
+    (flags, is_translated): (u8, bool),
+    (seen, now): (u32, u32),
+    look: u32,
+) -> (usize, u32) {
+    let first = first_set(is_translated);
     match Eviction::of(flags) {
         Eviction::Never => (ASSURED_SET, look),
         Eviction::Answered => (first + ANSWERED_SET, look),
@@ -132,7 +135,7 @@ impl FlowOwner {
             let entry = FlowEntry::new(&self.memory, id);
             let (flags, seen) = (entry.flags(), entry.seen());
             let look = seen.wrapping_add(timeouts[usize::from(entry.class())].min(1 << 30));
-            let (now_set, at) = place((flags, entry.kind()), (seen, self.now()), look);
+            let (now_set, at) = place((flags, is_translated), (seen, self.now()), look);
             let turn = (now_set, self.wheel.ahead_in_turn(at));
             if turn <= (set, listed) {
                 return Some(id);

@@ -150,7 +150,7 @@ impl FlowOwner {
             Ok(Some(existing)) => return self.existing(existing),
             Err(refused) => return Err(refused),
         }
-        let (set, at) = place((flow.flags, flow.kind()), (now, now), look);
+        let (set, at) = place((flow.flags, second.is_some()), (now, now), look);
         self.wheel.schedule(self.memory.records(), id, at, set);
         self.memory.sources.add(source);
         self.count(1, i32::from(flow.flags & ASSURED == 0));
@@ -353,7 +353,7 @@ impl FlowOwner {
         let entry = FlowEntry::new(&self.memory, id);
         // What is over need not give way.
         let flags = if entry.is_live() { entry.flags() } else { ASSURED };
-        let (set, at) = place((flags, entry.kind()), (entry.seen(), now), look);
+        let (set, at) = place((flags, entry.has_second()), (entry.seen(), now), look);
         self.wheel.schedule(self.memory.records(), id, at, set);
     }
 }
