@@ -7,8 +7,9 @@
 //!   check, or one named cause of the error;
 //! - `build(...)`, which writes into `&mut [u8]` and returns the length, or a [`BuildError`].
 //!
-//! Nothing here allocates, and no input makes it panic. The cause enums have no fields, so a
-//! counter per cause is an array indexed by `cause as usize`; see `ALL` and `name()` of each.
+//! Nothing here allocates, but for the buffer of an IPFIX message, and no input makes it panic. The
+//! cause enums have no fields, so a counter per cause is an array indexed by `cause as usize`; see
+//! `ALL` and `name()` of each.
 //!
 //! A header in the packet is changed in place through [`zerocopy::FromBytes::mut_from_prefix`].
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod gre;
 pub mod icmp4;
 pub mod icmp6;
 pub mod icmp_query;
+pub mod ipfix;
 pub mod ipv4;
 pub mod ipv4_options;
 pub mod ipv6;
