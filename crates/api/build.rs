@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "proto/stoa/v1/configuration.proto",
             "proto/stoa/v1/flows.proto",
             "proto/stoa/v1/forwarder.proto",
+            "proto/stoa/v1/ipfix.proto",
             "proto/stoa/v1/log.proto",
             "proto/stoa/v1/nat.proto",
             "proto/stoa/v1/operator.proto",

@@ -18,8 +18,8 @@ use crate::v1;
 pub use desired::desired;
 pub use entries::{
     BFD_INTERVAL_US, BFD_MULTIPLIER, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session, interface,
-    nat_mapping, nat_policy, neighbor, plugin, port, punt, router_advertisement, router_discovery,
-    rule, static_route, tunnel, virtual_router, vrf, zone_pair,
+    ipfix, nat_mapping, nat_policy, neighbor, plugin, port, punt, router_advertisement,
+    router_discovery, rule, static_route, tunnel, virtual_router, vrf, zone_pair,
 };
 pub use settings::{LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers};
 
@@ -67,6 +67,8 @@ pub enum Kind {
     NatPolicies,
     /// Static mappings of address translation.
     NatMappings,
+    /// Export by IPFIX: one entry.
+    Ipfix,
     /// Limits of the control-plane policer.
     Punts,
     /// Bounds of reassembly: one entry.
@@ -79,7 +81,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Workers,
         Self::Limits,
         Self::Logging,
@@ -99,6 +101,7 @@ impl Kind {
         Self::ZonePairs,
         Self::NatPolicies,
         Self::NatMappings,
+        Self::Ipfix,
         Self::Punts,
         Self::Reassembly,
         Self::Multipath,
@@ -127,6 +130,7 @@ impl Kind {
             Self::ZonePairs => "zone-pairs",
             Self::NatPolicies => "nat-policies",
             Self::NatMappings => "nat-mappings",
+            Self::Ipfix => "ipfix",
             Self::Punts => "punt-limits",
             Self::Reassembly => "reassembly",
             Self::Multipath => "multipath",

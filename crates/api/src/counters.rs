@@ -166,6 +166,60 @@ counters! {
             metric "punt_dropped" "packets" "Packets that the control-plane policer dropped, by class"
         }
     }
+    /// Collectors of IPFIX.
+    COLLECTORS: IpfixCollectorState {
+        messages {
+            column "messages"
+            leaf Long "messages"
+            metric "ipfix_sent" "messages" "IPFIX messages sent to a collector"
+        }
+        records {
+            column "records"
+            leaf Long "records"
+            metric "ipfix_sent" "records" "Records sent to a collector"
+        }
+        bytes { column "bytes" leaf Long "octets" metric "ipfix_sent" "bytes" "Bytes of these messages" }
+        lost_messages {
+            leaf Long "lost-messages"
+            metric "ipfix_lost" "messages" "Messages for which a collector had no room or no connection"
+        }
+        lost_records {
+            column "lost records"
+            leaf Long "lost-records"
+            metric "ipfix_lost" "records" "Records of these messages"
+        }
+        connections {
+            leaf Long "connections"
+            metric "ipfix_connections" "" "TCP connections to a collector"
+        }
+    }
+    /// Export by IPFIX.
+    EXPORT: IpfixState {
+        flow_records {
+            leaf Long "flow-records"
+            metric "ipfix_flow" "records" "Records of flows that were made"
+        }
+        nat_records {
+            leaf Long "nat-records"
+            metric "ipfix_nat" "records" "Records of address translation that were made"
+        }
+        denial_records {
+            leaf Long "denial-records"
+            metric "ipfix_denial" "records" "Records of refused packets that were made"
+        }
+        other_records {
+            leaf Long "other-records"
+            metric "ipfix_other" "records" "Records of statistics that were made"
+        }
+        lost_records {
+            leaf Long "lost-records"
+            metric "ipfix_unmade" "records" "Flows and events for which workers found no room"
+        }
+        unreported_flows {
+            leaf Long "unreported-flows"
+            metric "ipfix_unreported" "flows" "Flows that were not reported before their end"
+        }
+    }
     /// Drop reasons.
     DROPS: DropState {
         packets {

@@ -27,9 +27,9 @@ use crate::config::{self, Interfaces, host_bits};
 pub use crate::configuration_text::ConfigurationText;
 use crate::linux::peer::unknown_users;
 use crate::linux::shared_namespaces;
-use crate::nat;
 use crate::rib::{self, RouteAnnotation, Routes};
 use crate::warning::{PROTOCOL, Warning, interface_node};
+use crate::{ipfix, nat};
 pub(crate) use part::{Bulk, ChangedPart};
 
 /// Largest configuration file, in bytes.
@@ -252,6 +252,7 @@ impl Configuration {
         };
         let of_acls = of_acls.into_iter().chain(of_zones).chain(of_cookies);
         let of_acls = of_acls.chain(nat::warnings(desired, around));
+        let of_acls = of_acls.chain(ipfix::warnings(desired));
         found.chain(self.overlaps()).chain(shared).chain(of_acls).collect()
     }
 

@@ -23,6 +23,7 @@ pub mod filter;
 pub mod find_routes;
 mod flow_counts;
 mod host_interfaces;
+mod ipfix;
 mod json;
 pub mod kernel_configuration;
 pub mod learned;

@@ -37,6 +37,8 @@ pub enum StateSection {
     Acls,
     /// Address translation: policies, static mappings and external addresses.
     Nat,
+    /// Export by IPFIX.
+    Ipfix,
     /// How many flows there are of each state: all of them are counted.
     Flows,
     /// Version, process, and whether the forwarder is in sync.
@@ -57,13 +59,14 @@ pub enum StateSection {
 
 impl StateSection {
     /// All sections except routes, neighbours and flows, of which there may be very many.
-    pub const OVERVIEW: [StateSection; 13] = [
+    pub const OVERVIEW: [StateSection; 14] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
         StateSection::RouteSources,
         StateSection::Rules,
         StateSection::Acls,
         StateSection::Nat,
+        StateSection::Ipfix,
         StateSection::Program,
         StateSection::Workers,
         StateSection::Nodes,
@@ -111,6 +114,7 @@ pub struct OperationalState {
     pub zone_pairs: v1::ListZonePairsReply,
     /// With the time when its counters began.
     pub nat: Option<(v1::ListNatReply, u64)>,
+    pub ipfix: Option<v1::ListIpfixReply>,
     pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
@@ -213,6 +217,10 @@ impl OperationalState {
             let listed = connection.nat_client().list_nat(v1::ListNatRequest {}).await?;
             let since = connection.identity().map_or(0, |it| it.started_unix_s);
             operational.nat = Some((listed.into_inner(), since));
+        }
+        if is(StateSection::Ipfix) && connection.exports() {
+            let listed = connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await?;
+            operational.ipfix = Some(listed.into_inner());
         }
         if is(StateSection::Flows) {
             let all = v1::FlowFilter::default();

@@ -229,6 +229,14 @@ impl Operator for Service {
         self.nat().await.map(Response::new)
     }
 
+    async fn show_ipfix(&self, _: Request<v1::ListIpfixRequest>) -> Answer<v1::ListIpfixReply> {
+        if !self.connection.exports() {
+            return Ok(Response::new(v1::ListIpfixReply::default()));
+        }
+        let listed = self.connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await;
+        listed.map_err(failed)
+    }
+
     async fn show_nat_mappings(
         &self,
         request: Request<v1::ShowNatMappingsRequest>,

@@ -23,6 +23,7 @@ pub mod flow;
 pub mod host_interface;
 pub mod icmp;
 pub mod ip;
+pub mod ipfix;
 pub mod kernel;
 pub mod nat;
 pub mod neighbor;

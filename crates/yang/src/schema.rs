@@ -38,6 +38,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("stoa-forwarder", &[]),
     ("stoa-interfaces", &[]),
     ("stoa-ip", &[]),
+    ("stoa-ipfix", &[]),
     ("stoa-logging", &[]),
     ("stoa-management", &[]),
     ("stoa-host-interface", &[]),

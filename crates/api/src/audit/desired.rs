@@ -52,6 +52,7 @@ pub fn desired<'a>(
     for mapping in nat.flat_map(|nat| &nat.mappings) {
         entries::nat_mapping(&mut tally, mapping.clone());
     }
+    desired.ipfix.iter().for_each(|it| entries::ipfix(&mut tally, it.clone()));
     add_punts(&mut tally, &desired.punts, &defaults.punts);
     for route in routes {
         entries::static_route(&mut tally, route.clone());

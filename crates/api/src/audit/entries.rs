@@ -93,6 +93,14 @@ pub fn nat_mapping(tally: &mut Tally, mapping: v1::NatMapping) {
     tally.add(Kind::NatMappings, key, &mapping);
 }
 
+/// The export by IPFIX, if there is a collector.
+pub fn ipfix(tally: &mut Tally, ipfix: v1::Ipfix) {
+    if !ipfix.collectors.is_empty() {
+        let entry = v1::Ipfix { sampling: ipfix.sampling.max(1), ..ipfix };
+        tally.add(Kind::Ipfix, "ipfix".to_owned(), &entry);
+    }
+}
+
 /// The settings of a plugin at an interface.
 pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8]) {
     tally.add(Kind::Plugins, format!("{interface} {plugin}"), &settings.to_vec());

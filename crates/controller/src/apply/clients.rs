@@ -2,6 +2,7 @@
 
 use stoa_api::v1::flow_table_client::FlowTableClient;
 use stoa_api::v1::forwarder_client::ForwarderClient;
+use stoa_api::v1::ipfix_exporter_client::IpfixExporterClient;
 use stoa_api::v1::nat_table_client::NatTableClient;
 use tonic::transport::Channel;
 
@@ -21,6 +22,16 @@ impl ForwarderConnection {
     /// A client for address translation.
     pub fn nat_client(&self) -> NatTableClient<Channel> {
         NatTableClient::new(self.channel.clone())
+    }
+
+    /// A client for the export by IPFIX.
+    pub fn ipfix_client(&self) -> IpfixExporterClient<Channel> {
+        IpfixExporterClient::new(self.channel.clone())
+    }
+
+    /// Whether the configuration in force exports by IPFIX.
+    pub fn exports(&self) -> bool {
+        self.with_configuration(|it| it.is_some_and(|it| it.desired.ipfix.is_some()))
     }
 
     /// Whether the configuration in force translates addresses.

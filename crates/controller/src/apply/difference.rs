@@ -32,6 +32,7 @@ pub(super) fn difference(
         acl_rules,
         zone_pairs,
         nat,
+        ipfix,
     } = new;
     let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
     // Configurations share interfaces and routes that have not changed.
@@ -75,6 +76,7 @@ pub(super) fn difference(
         logging: logging.clone().filter(|_| held.logging != *logging),
         rules: (held.rules != *rules).then(all_rules),
         nat: (held.nat != *nat).then(|| nat.clone().unwrap_or_default()),
+        ipfix: (held.ipfix != *ipfix).then(|| ipfix.clone().unwrap_or_default()),
         multipath: (held.multipath != *multipath).then(|| multipath.unwrap_or_default()),
         workers: (held.workers != *workers).then(|| workers.clone().unwrap_or_default()),
         limits: (held.limits != *limits).then(|| limits.unwrap_or_default()),

@@ -12,7 +12,7 @@ use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
 use crate::{
-    acl, bfd, cross_connects, host_interfaces, logging, management, nat, policy, punts,
+    acl, bfd, cross_connects, host_interfaces, ipfix, logging, management, nat, policy, punts,
     route_sources, router_advertisement, test_sequences, tunnels, vrrp, workers,
 };
 
@@ -30,6 +30,7 @@ static CAPABILITIES: &[&dyn Capability] = &[
     &policy::PolicyRouting,
     &acl::AccessLists,
     &nat::Translation,
+    &ipfix::Export,
     &vrrp::Vrrp,
     &router_advertisement::RouterAdvertisements,
     &test_sequences::TEST_SEQUENCES,

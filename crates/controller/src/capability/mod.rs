@@ -144,6 +144,8 @@ pub struct Facts<'a> {
     pub zone_pairs: Option<&'a v1::ListZonePairsReply>,
     /// Address translation.
     pub nat: Option<NatFacts<'a>>,
+    /// The export by IPFIX.
+    pub ipfix: Option<&'a v1::ListIpfixReply>,
     /// Drops by reason.
     pub drops: Option<&'a [v1::DropState]>,
     /// The workers.

@@ -100,6 +100,7 @@ pub(crate) fn translate(
         acl_rules: Vec::new(),
         zone_pairs: Vec::new(),
         nat: None,
+        ipfix: None,
     };
     let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
     let management = Management::default();

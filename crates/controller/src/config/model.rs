@@ -48,6 +48,8 @@ pub struct Model {
     pub acls: Acls,
     #[serde(rename = "ietf-nat:nat")]
     pub nat: Nat,
+    #[serde(rename = "stoa-ipfix:ipfix")]
+    pub ipfix: v1::Ipfix,
     #[serde(rename = "ietf-netconf-acm:nacm")]
     pub access: management::Access,
 }

@@ -93,6 +93,7 @@ impl Collector for Scrape {
                 acls: Some(&operational.acls),
                 zone_pairs: Some(&operational.zone_pairs),
                 nat: operational.nat_facts(),
+                ipfix: operational.ipfix.as_ref(),
                 drops: Some(&operational.drops),
                 workers: Some(&operational.workers),
                 ..own

@@ -111,6 +111,7 @@ pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> 
         }),
         zone_pairs: None,
         nat: operational.nat_facts(),
+        ipfix: operational.ipfix.as_ref(),
         drops: request.is(StateSection::Drops).then_some(&operational.drops),
         workers: request.is(StateSection::Workers).then_some(&operational.workers),
     };

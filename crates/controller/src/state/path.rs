@@ -39,6 +39,7 @@ fn request(path: &str) -> StateRequest {
         "forwarder" => forwarder(second),
         "acls" => access_lists(second),
         "nat" => StateRequest::of(&[StateSection::Nat]),
+        "ipfix" => StateRequest::of(&[StateSection::Ipfix]),
         "vrrp" => StateRequest::of(&[StateSection::Interfaces, StateSection::Drops]),
         _ => StateRequest::of(&[]),
     }

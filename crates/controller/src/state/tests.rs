@@ -131,8 +131,6 @@ fn sample() -> OperationalState {
         rules: Vec::new(),
         acls: Vec::new(),
         flow_states: Vec::new(),
-        zone_pairs: v1::ListZonePairsReply::default(),
-        nat: None,
         route_sources: vec![
             (
                 "stoa-routing:fpm",
@@ -208,6 +206,7 @@ fn sample() -> OperationalState {
             balanced: true,
             ..Default::default()
         },
+        ..OperationalState::default()
     }
 }
 

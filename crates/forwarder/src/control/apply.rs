@@ -27,7 +27,7 @@ pub struct ApplyError {
 }
 
 impl ApplyError {
-    fn one(path: impl Into<String>, cause: impl ToString, fix: &str) -> Self {
+    pub(super) fn one(path: impl Into<String>, cause: impl ToString, fix: &str) -> Self {
         let (path, cause, fix) = (path.into(), cause.to_string(), fix.to_owned());
         let error = v1::ValidationError { path, cause, fix, names: Vec::new() };
         Self { errors: vec![error], is_full: false }
@@ -363,6 +363,7 @@ impl ForwarderState {
         all.acl_rules = self.all_acl_rules(desired);
         all.zone_pairs = self.all_zone_pairs(desired);
         all.nat = Some(super::desired::Nat::default());
+        all.ipfix = Some(crate::ipfix::Settings::default());
         all
     }
 }

@@ -231,6 +231,7 @@ capabilities! {
     policy: super::policy::ActiveRules,
     acl: super::acl::AccessListState,
     nat: super::nat::NatState,
+    ipfix: super::ipfix::Export,
     neighbors: super::neighbors::Neighbors,
     learned: super::learned::Learned,
     rows: super::rows::Tables,

@@ -28,6 +28,7 @@ mod host_interfaces;
 mod interface_index;
 mod interface_statistics;
 mod interfaces;
+mod ipfix;
 mod learned;
 mod limit_listing;
 mod limits;

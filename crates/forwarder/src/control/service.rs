@@ -8,6 +8,7 @@ use stoa_api::v1;
 use stoa_api::v1::desired_audit_server::DesiredAuditServer;
 use stoa_api::v1::flow_table_server::FlowTableServer;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
+use stoa_api::v1::ipfix_exporter_server::IpfixExporterServer;
 use stoa_api::v1::log_server::LogServer;
 use stoa_api::v1::nat_table_server::NatTableServer;
 use stoa_api::v1::punt_stream_server::PuntStreamServer;
@@ -53,6 +54,7 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
     let audits = DesiredAuditServer::new(service.clone());
     let flows = FlowTableServer::new(service.clone());
     let nat = NatTableServer::new(service.clone());
+    let ipfix = IpfixExporterServer::new(service.clone());
     let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -64,6 +66,7 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
         .add_service(audits)
         .add_service(flows)
         .add_service(nat)
+        .add_service(ipfix)
         .add_service(LogServer::new(LogService));
     // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {

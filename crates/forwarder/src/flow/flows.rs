@@ -16,6 +16,7 @@ use super::selection::{Selection, SharedSelection};
 use super::splice::Splices;
 use super::syn_cookies::SynCookies;
 use super::tracker::FlowTracker;
+use crate::ipfix::Exports;
 use crate::nat::Traffic;
 use crate::nat::mappings::Mappings;
 
@@ -85,6 +86,7 @@ pub struct Flows {
     traffic: Box<[Traffic]>,
     /// How many flows are translated.
     translated: AtomicU32,
+    exports: Exports,
 }
 
 /// How many flows fit.
@@ -162,6 +164,7 @@ impl Flows {
             mappings: Mappings::new(mappings, &secret())?,
             traffic: (0..workers.max(1)).map(|_| Traffic::default()).collect(),
             translated: AtomicU32::new(0),
+            exports: Exports::new(random::<1>()[0]),
         })
     }
 
@@ -242,6 +245,12 @@ impl Flows {
             let own = [&it.out_packets, &it.out_bytes, &it.in_packets, &it.in_bytes];
             std::array::from_fn(|at| sum[at] + own[at].get())
         })
+    }
+
+    /// What is exported of flows by IPFIX.
+    #[inline(always)]
+    pub fn exports(&self) -> &Exports {
+        &self.exports
     }
 
     /// The dynamic mappings of address translation.

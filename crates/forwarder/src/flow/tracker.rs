@@ -31,6 +31,7 @@ use super::selection::Selection;
 use super::tcp::Direction;
 use super::timeouts::Class;
 use crate::drops::Drop;
+use crate::ipfix::ring::Writer;
 pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
@@ -104,6 +105,8 @@ pub struct Side {
     worker: usize,
     profiles: Copied,
     pieces: Pieces,
+    /// Its end of the export.
+    export: Writer,
     /// Free ids that creations keep, of flows with one key and of translated ones: removed ones are free only after a
     /// grace period.
     reserves: [u32; 2],
@@ -130,6 +133,7 @@ impl Side {
             worker,
             profiles: flows.profiles().copy(),
             pieces: Pieces::new(),
+            export: flows.exports().writer(),
             reserves: [false, true].map(reserve),
             cleared: flows.cleared(),
             selection: Selection::default(),

@@ -69,6 +69,7 @@ impl Maker<'_> {
             Outbound::Untranslated => Err(Drop::Nat44Untranslated),
             Outbound::Refused(policy) => {
                 Counts::add(&policy.counts.no_address);
+                self.report_refusal(first, policy, Drop::Nat44NoAddress);
                 Err(Drop::Nat44NoAddress)
             }
             Outbound::Static(number, StaticEnd { address, port }) => {
@@ -103,6 +104,9 @@ impl Maker<'_> {
                 Counts::add(&policy.counts.table_full);
             }
             Err(_) => {}
+        }
+        if let Err(reason) = made {
+            self.report_refusal(first, policy, reason);
         }
         made
     }

@@ -10,6 +10,7 @@
 mod choice;
 mod create;
 mod errors;
+mod events;
 mod first;
 mod input;
 mod lanes;

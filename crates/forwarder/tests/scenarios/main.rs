@@ -34,6 +34,7 @@ mod held_buffers;
 mod host_interface;
 mod hostile;
 mod icmp_errors;
+mod ipfix;
 mod learned;
 mod learned_model;
 mod learned_repair;

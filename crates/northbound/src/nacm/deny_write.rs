@@ -14,6 +14,8 @@ pub(super) const DENY_WRITE: &[&[&str]] = &[
     &[INTERFACES, INTERFACE, "stoa-host-interface:host-interface"],
     &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:netns"],
     &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:peer-user"],
+    // Collectors receive who talks to whom.
+    &["stoa-ipfix:ipfix", "stoa-ipfix:collector"],
     // Its servers receive the log, which only administrators may read.
     &["stoa-logging:logging", "stoa-logging:syslog"],
     // Users and RADIUS servers make administrators, whom no rule restricts.

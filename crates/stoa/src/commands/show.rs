@@ -15,9 +15,9 @@ use crate::operator::{Client, SocketArgument, block_on};
 use crate::plugin;
 use crate::show::neighbors::Selection;
 use crate::show::{
-    acl, bfd, clock, configuration, conservation, drops, flows, interface, interfaces, limits, log,
-    metrics, nat, nat_mappings, neighbors, nodes, punts, route_sources, rules, state, tables,
-    version, vrrp, workers, zones,
+    acl, bfd, clock, configuration, conservation, drops, flows, interface, interfaces, ipfix,
+    limits, log, metrics, nat, nat_mappings, neighbors, nodes, punts, route_sources, rules, state,
+    tables, version, vrrp, workers, zones,
 };
 use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
 
@@ -109,6 +109,8 @@ enum Topic {
         #[command(subcommand)]
         part: Option<NatPart>,
     },
+    /// Export of flow records by IPFIX: collectors, what was sent and lost
+    Ipfix,
     /// Neighbours: ARP and neighbour discovery
     #[command(alias = "neighbours")]
     Neighbors {
@@ -270,6 +272,7 @@ async fn show_once(
         Topic::Nat { part: Some(NatPart::Mappings { selection }) } => {
             nat_mappings::show(client, selection, json, out).await
         }
+        Topic::Ipfix => ipfix::show(client, json, out).await,
         Topic::Neighbors { interface } => {
             let selection = Selection { family: 0, interface: interface.as_deref() };
             neighbors::show(client, &selection, json, out).await

@@ -12,6 +12,7 @@ mod flow_summary;
 pub mod flows;
 pub mod interface;
 pub mod interfaces;
+pub mod ipfix;
 pub mod limits;
 pub mod log;
 pub mod metrics;

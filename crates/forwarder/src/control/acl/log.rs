@@ -1,6 +1,6 @@
 //! Writes to the log which packets have matched rules with a log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stoa_api::acl::protocol_name;
@@ -11,18 +11,44 @@ use crate::acl::Action;
 use crate::acl::log::Record;
 use crate::control::forwarder_state::ForwarderState;
 use crate::flow::fields::Kind;
+use crate::ipfix::Denial;
+
+fn address(kind: Kind, words: [u32; 4]) -> IpAddr {
+    if kind.is_ip6() {
+        let bits = words.iter().fold(0, |all, word| all << 32 | u128::from(*word));
+        return Ipv6Addr::from_bits(bits).into();
+    }
+    Ipv4Addr::from_bits(words[0]).into()
+}
 
 /// An end of a packet as text: the address, and the port of protocols that have some.
 fn end(kind: Kind, words: [u32; 4], port: u32) -> String {
-    let ip: IpAddr = if kind.is_ip6() {
-        let bits = words.iter().fold(0, |all, word| all << 32 | u128::from(*word));
-        Ipv6Addr::from_bits(bits).into()
-    } else {
-        Ipv4Addr::from_bits(words[0]).into()
-    };
+    let ip = address(kind, words);
     match has_ports(kind.protocol()) && kind.0 & Kind::LATER == 0 {
         true => SocketAddr::new(ip, port as u16).to_string(),
         false => ip.to_string(),
+    }
+}
+
+/// A refused packet, for the export.
+fn denial(record: &Record) -> Denial {
+    let kind = record.kind;
+    let is_whole = kind.0 & Kind::LATER == 0;
+    let is_icmp = matches!(kind.protocol(), ICMP4 | ICMP6) && is_whole;
+    let ports = match has_ports(kind.protocol()) && is_whole {
+        true => [(record.ports >> 16) as u16, record.ports as u16],
+        false => [0, 0],
+    };
+    Denial {
+        ends: [address(kind, record.source), address(kind, record.destination)],
+        ports,
+        protocol: kind.protocol(),
+        icmp: if is_icmp { (record.ports >> 16) as u16 } else { 0 },
+        interfaces: match record.is_input {
+            true => [record.interface, 0],
+            false => [0, record.interface],
+        },
+        length: record.place.length(),
     }
 }
 
@@ -66,6 +92,7 @@ impl ForwarderState {
     pub fn take_acl_log(&self) -> (Vec<Logged>, u64) {
         let (mut records, acls) = (Vec::new(), &self.capabilities.acl);
         let lost = self.shared.acl_log.drain(|record| records.push(record));
+        self.export_denials(&records);
         if records.is_empty() {
             return (Vec::new(), lost);
         }
@@ -74,6 +101,18 @@ impl ForwarderState {
         // A rule that has gone meanwhile has no name any more.
         let logged = |record| self.logged(&record, rules.get(&record.rule)?);
         (records.into_iter().filter_map(logged).collect(), lost)
+    }
+
+    /// Exports refused packets by IPFIX, if that is configured.
+    fn export_denials(&self, records: &[Record]) {
+        if records.is_empty() || !self.capabilities.ipfix.has_denials() {
+            return;
+        }
+        let rules = self.capabilities.acl.lists.values().flatten();
+        let refusing = rules.filter(|it| it.rule.rule.action != Action::Accept);
+        let refusing: HashSet<u32> = refusing.map(|it| it.number).collect();
+        let denied = records.iter().filter(|record| refusing.contains(&record.rule));
+        self.capabilities.ipfix.deny(denied.map(denial));
     }
 
     fn logged(&self, record: &Record, rule: &Installed) -> Option<Logged> {

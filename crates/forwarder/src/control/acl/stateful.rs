@@ -59,6 +59,11 @@ impl ForwarderState {
         }
     }
 
+    /// Whether flows are followed, for stateful rules or for address translation.
+    pub(in crate::control) fn follows_any_flows(&self) -> bool {
+        self.capabilities.acl.is_stateful
+    }
+
     /// The epoch of the rules, if flows are followed.
     pub(in crate::control) fn flow_policy(&self) -> Option<u16> {
         let acls = &self.capabilities.acl;

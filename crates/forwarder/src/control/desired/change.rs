@@ -14,6 +14,7 @@ use super::{
 };
 use crate::control::desired_port;
 use crate::control::limits::LimitOverrides;
+use crate::ipfix::Settings;
 use crate::punt::{Class, Limit};
 
 /// Values by key; `None`: the object is removed.
@@ -44,6 +45,8 @@ pub struct DesiredChange {
     pub zone_pairs: Changes<ZonePairKey, ZonePair>,
     /// Address translation.
     pub nat: Option<Nat>,
+    /// Export by IPFIX.
+    pub ipfix: Option<Settings>,
     /// Policers; one that is removed has its default limits.
     pub punts: Changes<Class, Limit>,
     /// Most packets in reassembly, in all and per source.
@@ -97,6 +100,7 @@ impl DesiredChange {
             change.set_rules(&rules.rules, &mut errors);
         }
         change.set_nat(message.nat.as_ref(), &mut errors);
+        change.set_ipfix(message.ipfix.as_ref(), &mut errors);
         if errors.0.is_empty() { Ok(change) } else { Err(errors.0) }
     }
 
@@ -121,6 +125,7 @@ impl DesiredChange {
         change.add_acl_rules(&message.acl_rules, errors);
         change.add_zone_pairs(&message.zone_pairs, errors);
         change.set_nat(message.nat.as_ref(), errors);
+        change.set_ipfix(message.ipfix.as_ref(), errors);
         change
     }
 
@@ -211,6 +216,7 @@ impl DesiredChange {
             workers: (held.workers != new.workers).then_some(new.workers),
             limits: (held.limits != new.limits).then_some(new.limits),
             nat: (held.nat != new.nat).then_some(new.nat),
+            ipfix: (held.ipfix != new.ipfix).then_some(new.ipfix),
             rules: (held.rules != new.rules).then_some(new.rules),
             reassembly: (held.reassembly != new.reassembly).then_some(new.reassembly),
             hash_seed: (held.hash_seed != new.hash_seed).then_some(new.hash_seed),

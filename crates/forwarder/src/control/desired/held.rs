@@ -84,6 +84,7 @@ impl Held {
             limits: change.limits.map(|it| std::mem::replace(&mut desired.limits, it)),
             rules: change.rules.map(|it| std::mem::replace(&mut desired.rules, it)),
             nat: change.nat.map(|it| std::mem::replace(&mut desired.nat, it)),
+            ipfix: change.ipfix.map(|it| std::mem::replace(&mut desired.ipfix, it)),
             reassembly: change.reassembly.map(|it| std::mem::replace(&mut desired.reassembly, it)),
             hash_seed: change.hash_seed.map(|it| std::mem::replace(&mut desired.hash_seed, it)),
             // A log that was never set cannot be set back.

@@ -10,6 +10,7 @@ mod cross_connect;
 mod flow_profile;
 mod held;
 mod interface;
+mod ipfix;
 pub(in crate::control) mod message;
 mod nat;
 mod pacer;
@@ -43,6 +44,7 @@ use stoa_ports::PortConfig;
 
 use super::limits::LimitOverrides;
 use crate::ethernet::vlan_table::{TagKey, tag_key};
+use crate::ipfix::Settings;
 use crate::kernel::Kernel;
 use crate::punt::{Class, Limit};
 use crate::shared::SpecialNextHop;
@@ -261,6 +263,8 @@ pub struct DesiredState {
     pub zone_pairs: BTreeMap<ZonePairKey, ZonePair>,
     /// Address translation.
     pub nat: Nat,
+    /// Export by IPFIX; without collectors, nothing is exported.
+    pub ipfix: Settings,
     /// Permanent neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
     /// Policers that differ from their defaults.

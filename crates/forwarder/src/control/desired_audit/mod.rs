@@ -181,6 +181,7 @@ impl ForwarderState {
                     | Kind::ZonePairs
                     | Kind::NatPolicies
                     | Kind::NatMappings
+                    | Kind::Ipfix
                     | Kind::Punts
                     | Kind::Reassembly
                     | Kind::Multipath
@@ -210,6 +211,9 @@ impl ForwarderState {
         }
         if kinds.contains(&Kind::NatPolicies) || kinds.contains(&Kind::NatMappings) {
             some.nat = all.nat;
+        }
+        if kinds.contains(&Kind::Ipfix) {
+            some.ipfix = all.ipfix;
         }
         some
     }

@@ -10,6 +10,7 @@ use super::{Admission, Opened, SUSPENDED, Seen, Side};
 use crate::flow::fields::Kind;
 use crate::flow::flows::{Flows, Now};
 use crate::flow::tcp::Tcp;
+use crate::ipfix::NatEvent;
 use crate::nat::mappings::End;
 
 /// The bit of the word of a mapping of flows that began outside.
@@ -149,6 +150,7 @@ impl Side {
         match self.insert(&new, packet, now) {
             Ok(id) => {
                 self.note_uses(id, it.uses);
+                self.export.began(&self.reader.entry(id));
                 Opened::New
             }
             Err(opened) => opened,
@@ -172,6 +174,7 @@ impl Side {
         };
         self.flows.note_translated(true);
         self.note_uses(id, it.uses);
+        self.export.began(&self.reader.entry(id));
         let flow = self.owner.entry(id);
         flow.count(Direction::Original, 1, packet.place.length().into());
         self.has_created = true;
@@ -208,6 +211,11 @@ impl Side {
     /// A flow that was taken has no successor.
     pub fn give_up(&self, taken: &NewFlow) {
         Ended { zone: taken.zone_pair, is_translated: false, mapping: None }.note(&self.flows);
+    }
+
+    /// Something has happened to address translation.
+    pub fn report_nat(&mut self, event: NatEvent, now: Now) {
+        self.export.nat(event, now.tick);
     }
 
     fn note_uses(&self, id: u32, uses: Uses) {

@@ -8,6 +8,7 @@ use stoa_tables::flow_table::Kind;
 use super::Side;
 use super::translated::Ended;
 use crate::flow::flows::Now;
+use crate::ipfix::EndReason;
 
 /// Flows that one call of [`Side::maintain`] looks at because they are due, and because all are cleared.
 const DUE: usize = 1_024;
@@ -29,6 +30,7 @@ impl Side {
         {
             self.note_ended(&ended);
             self.count(|counts| counts.evicted.add(1));
+            self.export.ended(&self.reader.entry(id), || EndReason::Resources);
         }
         if !self.has_reclaimed {
             self.has_reclaimed = true;
@@ -64,9 +66,10 @@ impl Side {
         if let Some(counts) = counts.filter(|_| self.sweep.is_none()) {
             counts.followed.store(self.cleared, Ordering::Release);
         }
-        let flows = &self.flows;
+        let (flows, export) = (&self.flows, &mut self.export);
         has_more |= self.owner.expire(now.tick, &self.profiles.timeouts, DUE, |flow| {
             Ended::of(flow).note(flows);
+            export.ended(flow, || EndReason::of_expired(flow.class()));
             if let Some(counts) = counts {
                 counts.expired.add(1);
             }

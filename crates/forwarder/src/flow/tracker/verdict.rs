@@ -16,6 +16,7 @@ use crate::flow::flows::Now;
 use crate::flow::profiles::{profile_of, with_profile, without_profile};
 use crate::flow::tcp::{Direction, Tcp};
 use crate::flow::timeouts::Class;
+use crate::ipfix::EndReason;
 
 /// The flag of a flow of which a packet has passed the lists of its output, or that none of them concerns.
 const CONFIRMED: u8 = 1;
@@ -125,7 +126,10 @@ impl Side {
     pub fn remove(&mut self, id: u32) {
         let ended = Ended::of(&self.reader.entry(id));
         match self.owner.remove(id) {
-            Ok(()) => self.note_ended(&ended),
+            Ok(()) => {
+                self.note_ended(&ended);
+                self.export.ended(&self.reader.entry(id), || EndReason::Forced);
+            }
             Err(_) => self.suspend(id),
         }
     }

@@ -221,7 +221,27 @@ pub(super) fn everything() -> v1::Desired {
             acls6: Vec::new(),
         }],
         nat: Some(nat()),
+        ipfix: Some(ipfix()),
         punts: vec![punt("arp", 100), punt("nd", 0)],
+    }
+}
+
+/// A collector at which nobody listens.
+fn ipfix() -> v1::Ipfix {
+    let collector = v1::IpfixCollector {
+        name: "nobody".into(),
+        address: vec![127, 0, 0, 1],
+        port: 9,
+        ..v1::IpfixCollector::default()
+    };
+    v1::Ipfix {
+        collectors: vec![collector],
+        active_timeout_s: 60,
+        idle_timeout_s: 15,
+        template_interval_s: 600,
+        message_size: 1_400,
+        flows: true,
+        ..v1::Ipfix::default()
     }
 }
 

@@ -1,0 +1,38 @@
+//! Warnings of a commit.
+
+use stoa_api::v1;
+
+use super::warnings;
+
+fn ipfix() -> v1::Ipfix {
+    let collector = v1::IpfixCollector { name: "noc".into(), ..v1::IpfixCollector::default() };
+    v1::Ipfix { collectors: vec![collector], flows: true, ..v1::Ipfix::default() }
+}
+
+fn texts(desired: &v1::Desired) -> Vec<String> {
+    warnings(desired).map(|warning| warning.text).collect()
+}
+
+#[test]
+fn a_commit_warns_of_an_export_of_nothing() {
+    assert_eq!(texts(&v1::Desired::default()), Vec::<String>::new());
+    let desired = v1::Desired { ipfix: Some(ipfix()), ..v1::Desired::default() };
+    let [one] = &texts(&desired)[..] else { panic!("one warning") };
+    assert!(one.starts_with("IPFIX exports no flows"), "{one}");
+    let all = v1::Ipfix { nat_sessions: true, denials: true, ..ipfix() };
+    let desired = v1::Desired { ipfix: Some(all.clone()), ..v1::Desired::default() };
+    assert_eq!(texts(&desired).len(), 3);
+    let stateful = v1::AclRule { stateful: true, ..v1::AclRule::default() };
+    let logged =
+        v1::AclRule { log: true, action: v1::AclAction::AclDrop.into(), ..v1::AclRule::default() };
+    let desired = v1::Desired {
+        ipfix: Some(all),
+        acl_rules: vec![stateful, logged],
+        nat: Some(v1::Nat::default()),
+        ..v1::Desired::default()
+    };
+    assert_eq!(texts(&desired), Vec::<String>::new());
+    let off = v1::Ipfix { flows: false, ..ipfix() };
+    let desired = v1::Desired { ipfix: Some(off), ..v1::Desired::default() };
+    assert_eq!(texts(&desired), Vec::<String>::new());
+}

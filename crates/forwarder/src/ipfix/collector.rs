@@ -1,0 +1,308 @@
+//! One collector: its socket, its sequence numbers, and messages that wait for it. What finds no room is lost and
+//! counted.
+//!
+//! Over UDP, templates are sent again at intervals; over TCP, each connection gets them once, before its first record
+//! (RFC 7011 section 8). The sequence number of a message is written when it leaves: a new connection begins at 0.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use stoa_wire::ipfix::{Message, Template, set_sequence};
+
+use super::settings::CollectorSettings;
+use super::socket;
+
+/// Bytes that wait for a connection, at most.
+const QUEUE_BYTES: usize = 4 << 20;
+/// Between attempts to connect.
+const RETRY: Duration = Duration::from_secs(2);
+/// For a connection to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// What was sent and lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages sent, or given to a connection.
+    pub messages: u64,
+    /// Their records.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Messages that were lost.
+    pub lost_messages: u64,
+    /// Their records.
+    pub lost_records: u64,
+    /// Connections that were made.
+    pub connections: u64,
+}
+
+/// The way to a collector.
+enum Link {
+    /// There is none. When the last attempt was.
+    None(Option<Instant>),
+    Udp(UdpSocket),
+    /// A connection that is being made.
+    Connecting(TcpStream, Instant),
+    Tcp(TcpStream),
+}
+
+/// A message that waits.
+struct Waiting {
+    bytes: Box<[u8]>,
+    records: u32,
+    /// Bytes that were written.
+    written: usize,
+}
+
+/// A collector.
+pub struct Collector {
+    settings: CollectorSettings,
+    link: Link,
+    counts: Counts,
+    error: String,
+    sequence: u32,
+    queue: VecDeque<Waiting>,
+    queued: usize,
+    /// A bit for each template that it has, by its place.
+    templates: u32,
+}
+
+impl Collector {
+    /// One to which nothing was sent yet.
+    pub fn new(settings: &CollectorSettings) -> Self {
+        Self {
+            settings: settings.clone(),
+            link: Link::None(None),
+            counts: Counts::default(),
+            error: String::new(),
+            sequence: 0,
+            queue: VecDeque::new(),
+            queued: 0,
+            templates: 0,
+        }
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &CollectorSettings {
+        &self.settings
+    }
+
+    /// What was sent and lost.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The last error; "": there was none.
+    pub fn error(&self) -> &str {
+        &self.error
+    }
+
+    /// Bytes that wait.
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// The state of its connection, for operators.
+    pub fn state(&self) -> &'static str {
+        match &self.link {
+            Link::None(None) => "starting",
+            Link::None(Some(_)) => "failed",
+            Link::Udp(_) => "sending",
+            Link::Connecting(..) => "connecting",
+            Link::Tcp(_) => "connected",
+        }
+    }
+
+    /// Templates are to be sent again, if that is over UDP.
+    pub fn renew_templates(&mut self) {
+        if matches!(self.link, Link::Udp(_)) {
+            self.templates = 0;
+        }
+    }
+
+    /// Connects, if that is due, notices whether the collector has gone, and sends what waits.
+    pub fn service(&mut self, now: Instant) {
+        match &self.link {
+            Link::None(tried) => {
+                if tried.is_none_or(|tried| now.duration_since(tried) >= RETRY) {
+                    self.open(now);
+                }
+            }
+            Link::Connecting(stream, since) => {
+                let is_late = now.duration_since(*since) >= CONNECT;
+                match socket::is_connected(stream) {
+                    Ok(true) => self.connected(now),
+                    Ok(false) if is_late => self.fail(&io::ErrorKind::TimedOut.into(), now),
+                    Ok(false) => {}
+                    Err(error) => self.fail(&error, now),
+                }
+            }
+            Link::Tcp(stream) => match socket::is_closed(stream) {
+                Ok(false) => self.pump(now),
+                Ok(true) => {
+                    self.fail(&io::Error::other("the collector has closed the connection"), now)
+                }
+                Err(error) => self.fail(&error, now),
+            },
+            Link::Udp(_) => {}
+        }
+    }
+
+    fn open(&mut self, now: Instant) {
+        let opened = match self.settings.is_tcp {
+            true => socket::tcp(&self.settings).map(|it| Link::Connecting(it, now)),
+            false => socket::udp(&self.settings).map(Link::Udp),
+        };
+        match opened {
+            Ok(link) => (self.link, self.templates) = (link, 0),
+            Err(error) => self.fail(&error, now),
+        }
+    }
+
+    fn connected(&mut self, now: Instant) {
+        if let Link::Connecting(stream, _) = std::mem::replace(&mut self.link, Link::None(None)) {
+            self.link = Link::Tcp(stream);
+            (self.sequence, self.templates) = (0, 0);
+            self.counts.connections += 1;
+            self.pump(now);
+        }
+    }
+
+    /// There is no connection any more. What waits stays; a message of which a part was sent is lost.
+    #[cold]
+    fn fail(&mut self, error: &io::Error, now: Instant) {
+        self.error = error.to_string();
+        self.link = Link::None(Some(now));
+        if self.queue.front().is_some_and(|first| first.written > 0) {
+            self.lose_first();
+        }
+        // Templates of the former connection; a new one begins with its own.
+        let is_template = |it: &Waiting| it.records == 0;
+        let templates = self.queue.iter().filter(|it| is_template(it)).map(|it| it.bytes.len());
+        self.queued -= templates.sum::<usize>();
+        self.queue.retain(|it| !is_template(it));
+    }
+
+    fn lose_first(&mut self) {
+        if let Some(first) = self.queue.pop_front() {
+            self.queued -= first.bytes.len();
+            self.lose(first.records);
+        }
+    }
+
+    fn lose(&mut self, records: u32) {
+        self.counts.lost_messages += 1;
+        self.counts.lost_records += u64::from(records);
+    }
+
+    /// Sends a finished message, or has it wait. `templates`: those that its records need; `build` makes messages of
+    /// templates.
+    pub fn send(&mut self, message: &mut [u8], records: u32, now: Instant) {
+        match &self.link {
+            Link::Udp(_) => self.send_udp(message, records),
+            _ if !self.settings.is_tcp => self.lose(records),
+            _ if self.queued + message.len() > QUEUE_BYTES => self.lose(records),
+            _ => {
+                self.queued += message.len();
+                self.queue.push_back(Waiting { bytes: (&*message).into(), records, written: 0 });
+                self.pump(now);
+            }
+        }
+    }
+
+    /// Sends those of these templates that the collector has not. A connection that has messages waiting gets them
+    /// before those.
+    pub fn send_templates(
+        &mut self,
+        needed: &[(usize, &Template)],
+        message: &mut Message,
+        with: (u32, u32),
+    ) {
+        let is_new = |(at, _): &&(usize, &Template)| self.templates & 1 << at == 0;
+        let missing: Vec<(usize, &Template)> = needed.iter().filter(is_new).copied().collect();
+        if missing.is_empty() || !matches!(self.link, Link::Udp(_) | Link::Tcp(_)) {
+            return;
+        }
+        let (mut finished, (time, domain)) = (Vec::new(), with);
+        message.clear();
+        for (at, template) in missing {
+            if !message.template(template) {
+                finished.push(Box::<[u8]>::from(&*message.finish(time, 0, domain)));
+                message.clear();
+                message.template(template);
+            }
+            self.templates |= 1 << at;
+        }
+        finished.push(Box::from(&*message.finish(time, 0, domain)));
+        message.clear();
+        for mut bytes in finished.into_iter().rev() {
+            if self.settings.is_tcp {
+                self.queued += bytes.len();
+                let place = usize::from(self.queue.front().is_some_and(|first| first.written > 0));
+                self.queue.insert(place, Waiting { bytes, records: 0, written: 0 });
+            } else {
+                self.send_udp(&mut bytes, 0);
+            }
+        }
+    }
+
+    fn send_udp(&mut self, message: &mut [u8], records: u32) {
+        let Link::Udp(socket) = &self.link else { return };
+        set_sequence(message, self.sequence);
+        // The first error may be about the message before: nobody listens there.
+        let sent = socket.send(message).or_else(|error| {
+            if !socket::is_busy(&error) {
+                self.error = error.to_string();
+            }
+            socket.send(message)
+        });
+        match sent {
+            Ok(_) => self.count(message.len(), records),
+            Err(error) => {
+                self.error = error.to_string();
+                self.lose(records);
+            }
+        }
+    }
+
+    fn count(&mut self, bytes: usize, records: u32) {
+        self.sequence = self.sequence.wrapping_add(records);
+        self.counts.messages += 1;
+        self.counts.records += u64::from(records);
+        self.counts.bytes += bytes as u64;
+    }
+
+    /// Writes what waits, as far as there is room.
+    fn pump(&mut self, now: Instant) {
+        // The templates of a new connection come first.
+        if self.templates == 0 {
+            return;
+        }
+        while let (Link::Tcp(stream), Some(first)) = (&self.link, self.queue.front_mut()) {
+            if first.written == 0 {
+                set_sequence(&mut first.bytes, self.sequence);
+            }
+            let (length, records) = (first.bytes.len(), first.records);
+            match socket::write(stream, first.bytes.get(first.written..).unwrap_or_default()) {
+                Ok(0) => return,
+                Ok(written) => first.written += written,
+                Err(error) => return self.fail(&error, now),
+            }
+            if first.written >= length {
+                self.queue.pop_front();
+                self.queued -= length;
+                self.count(length, records);
+            }
+        }
+    }
+
+    /// Whether nothing waits.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! From records to messages: one message at a time is filled, for all collectors, and given to each.
+
+use std::time::Instant;
+
+use stoa_tables::flow_table::Tuple;
+use stoa_wire::ipfix::element::UNIFORM_PROBABILISTIC;
+use stoa_wire::ipfix::{Fields, Message, Template};
+
+use super::collector::Collector;
+use super::record::{Denial, FlowRecord, NatEvent};
+use super::settings::Settings;
+use super::templates;
+
+/// Records that were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// Of flows.
+    pub flows: u64,
+    /// Of address translation.
+    pub nat: u64,
+    /// Of refused packets.
+    pub denials: u64,
+    /// Of statistics and sampling.
+    pub others: u64,
+}
+
+/// When records are made: the clock of flows, and that of collectors.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The tick of flow tables.
+    pub tick: u32,
+    /// Milliseconds since 1970.
+    pub unix_ms: u64,
+    /// For connections.
+    pub instant: Instant,
+}
+
+impl Moment {
+    /// Milliseconds since 1970 of a tick that was not long ago.
+    pub fn ms_of(&self, tick: u32) -> u64 {
+        let ago = self.tick.wrapping_sub(tick).cast_signed().max(0).cast_unsigned();
+        self.unix_ms.saturating_sub(u64::from(ago) * 1_000)
+    }
+
+    fn seconds(&self) -> u32 {
+        (self.unix_ms / 1_000) as u32
+    }
+}
+
+/// Fills messages, and sends them to collectors.
+pub struct Encoder {
+    settings: Settings,
+    message: Message,
+    /// For templates and statistics, which are of one collector.
+    own: Message,
+    /// The templates in use, with their places.
+    templates: Vec<(usize, &'static Template)>,
+    /// The collectors.
+    pub collectors: Vec<Collector>,
+    /// Records that were made.
+    pub made: Made,
+}
+
+/// The templates that settings need.
+fn needed(settings: &Settings) -> Vec<(usize, &'static Template)> {
+    use templates as t;
+    let is_needed = |it: &Template| {
+        let flows = match settings.is_biflow {
+            true => [t::BIFLOW4, t::BIFLOW6, t::TRANSLATED_BIFLOW4],
+            false => [t::FLOW4, t::FLOW6, t::TRANSLATED_FLOW4],
+        };
+        let events = [t::EXHAUSTED, t::QUOTA, t::PORT_BLOCK];
+        settings.flows && flows.contains(it)
+            || settings.nat_sessions && *it == t::SESSION
+            || settings.nat_events && events.contains(it)
+            || settings.denials && [t::DENIED4, t::DENIED6].contains(it)
+            || *it == t::STATISTICS
+            || settings.sampling > 1 && *it == t::SAMPLING
+    };
+    t::ALL.iter().enumerate().filter(|(_, it)| is_needed(it)).collect()
+}
+
+impl Encoder {
+    /// Without collectors.
+    pub fn new(settings: &Settings) -> Self {
+        let mut encoder = Self {
+            settings: Settings::default(),
+            message: Message::new(0),
+            own: Message::new(0),
+            templates: Vec::new(),
+            collectors: Vec::new(),
+            made: Made::default(),
+        };
+        encoder.follow(settings);
+        encoder
+    }
+
+    /// Has other settings. Collectors that stay keep their connection and their counters.
+    pub fn follow(&mut self, settings: &Settings) {
+        let size = settings.message_size;
+        (self.message, self.own) = (Message::new(size), Message::new(size));
+        self.templates = needed(settings);
+        let mut former = std::mem::take(&mut self.collectors);
+        for desired in &settings.collectors {
+            let same = former.iter().position(|it| it.settings() == desired);
+            let collector = same.map(|at| former.swap_remove(at));
+            self.collectors.push(collector.unwrap_or_else(|| Collector::new(desired)));
+        }
+        self.settings = settings.clone();
+    }
+
+    /// Connects collectors, and sends templates and what waits.
+    pub fn service(&mut self, now: Moment) {
+        let with = (now.seconds(), self.settings.domain);
+        for collector in &mut self.collectors {
+            collector.service(now.instant);
+            collector.send_templates(&self.templates, &mut self.own, with);
+            collector.service(now.instant);
+        }
+    }
+
+    /// Sends the message, if it has records.
+    pub fn flush(&mut self, now: Moment) {
+        if self.message.is_empty() {
+            return;
+        }
+        let records = self.message.records();
+        let message = self.message.finish(now.seconds(), 0, self.settings.domain);
+        for collector in &mut self.collectors {
+            collector.send(message, records, now.instant);
+        }
+        self.message.clear();
+    }
+
+    fn add(&mut self, template: &Template, now: Moment, write: impl Fn(&mut Fields<'_>)) {
+        if !self.message.record(template, &write) {
+            self.flush(now);
+            // An empty message has room for each record: a test of the templates.
+            self.message.record(template, &write);
+        }
+    }
+
+    /// Adds a record of a flow, from `from_ms` on, since 1970.
+    pub fn flow(&mut self, record: &FlowRecord, from_ms: u64, now: Moment) {
+        let is_biflow = self.settings.is_biflow;
+        let until_ms = now.ms_of(record.seen).max(from_ms);
+        let times = [from_ms, until_ms];
+        if is_biflow {
+            let template = templates::of_flow(record, true);
+            let write = |fields: &mut Fields<'_>| {
+                templates::put_flow(fields, record, times, &record.counters);
+            };
+            self.made.flows += 1;
+            return self.add(template, now, write);
+        }
+        let [there, back] = record.counters;
+        for (record, counters) in [(*record, there), (reversed(record), back)] {
+            if counters.packets > 0 {
+                let template = templates::of_flow(&record, false);
+                self.made.flows += 1;
+                self.add(template, now, |fields| {
+                    templates::put_flow(fields, &record, times, &[counters]);
+                });
+            }
+        }
+    }
+
+    /// Adds begin or end of a translated flow; others have no session.
+    pub fn session(&mut self, record: &FlowRecord, is_begin: bool, now: Moment) {
+        let (Tuple::Ip4(before), Some(after)) = (record.key.tuple, record.translated) else {
+            return;
+        };
+        self.made.nat += 1;
+        let (template, ends) = (&templates::SESSION, (record, before, after));
+        self.add(template, now, |fields| {
+            templates::put_session(fields, ends, now.unix_ms, is_begin);
+        });
+    }
+
+    /// Adds an event of address translation.
+    pub fn event(&mut self, event: &NatEvent, now: Moment) {
+        self.made.nat += 1;
+        self.add(templates::of_event(event), now, |fields| {
+            templates::put_event(fields, event, now.unix_ms);
+        });
+    }
+
+    /// Adds a refused packet.
+    pub fn denial(&mut self, denial: &Denial, now: Moment) {
+        let is_ip4 = denial.ends.iter().all(std::net::IpAddr::is_ipv4);
+        if !is_ip4 && denial.ends.iter().any(std::net::IpAddr::is_ipv4) {
+            return;
+        }
+        let template = if is_ip4 { &templates::DENIED4 } else { &templates::DENIED6 };
+        self.made.denials += 1;
+        self.add(template, now, |fields| templates::put_denial(fields, denial, now.unix_ms));
+    }
+
+    /// Sends templates over UDP again, and to each collector what was sent to it, and what was not: `unmade` records
+    /// were not even made.
+    pub fn statistics(&mut self, unmade: u64, now: Moment) {
+        self.flush(now);
+        let Settings { domain, sampling, .. } = self.settings;
+        let with = (now.seconds(), domain);
+        for collector in &mut self.collectors {
+            collector.renew_templates();
+            collector.send_templates(&self.templates, &mut self.own, with);
+            let counts = collector.counts();
+            self.own.clear();
+            self.own.record(&templates::STATISTICS, |fields| {
+                fields.u32(std::process::id());
+                fields.u64(counts.messages);
+                fields.u64(counts.records);
+                fields.u64(counts.bytes);
+                fields.u64(counts.lost_records + unmade);
+            });
+            if sampling > 1 {
+                self.own.record(&templates::SAMPLING, |fields| {
+                    fields.u32(domain);
+                    fields.u16(UNIFORM_PROBABILISTIC);
+                    fields.u64((1.0 / f64::from(sampling)).to_bits());
+                });
+            }
+            let records = self.own.records();
+            self.made.others += u64::from(records);
+            collector.send(self.own.finish(with.0, 0, domain), records, now.instant);
+            self.own.clear();
+        }
+    }
+}
+
+/// The flow as its replies are: those of a translated one come to the translated address.
+fn reversed(record: &FlowRecord) -> FlowRecord {
+    match (record.translated, record.key.tuple) {
+        (Some(after), Tuple::Ip4(before)) => {
+            let key = stoa_tables::flow_table::FlowKey::ip4(after.reversed(), record.key.vrf);
+            FlowRecord { key, translated: Some(before.reversed()), ..*record }
+        }
+        _ => FlowRecord { key: record.key.reversed(), ..*record },
+    }
+}

@@ -1,0 +1,365 @@
+//! The thread that exports: takes what workers report, reads long and idle flows, and serves the collectors.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use stoa_api::v1;
+use stoa_engine::clock;
+
+use super::collector::Collector;
+use super::encode::{Encoder, Moment};
+use super::record::{Denial, FlowRecord, NatEvent, NatEventKind, Record};
+use super::reported::since;
+use super::ring::RING;
+use super::settings::Settings;
+use super::walk::{Due, Walk};
+use crate::flow::flows::Flows;
+
+/// How often it takes what workers report.
+const STEP: Duration = Duration::from_millis(20);
+/// Refused packets that wait for it.
+const DENIALS: usize = 4_096;
+/// Records of a step after which it does not wait for the next one.
+const MANY: u64 = RING as u64 / 4;
+/// How long it goes on when the export ends: for the last records, and for collectors that take them slowly.
+const LAST: Duration = Duration::from_millis(500);
+/// Events of address translation that are logged in a second.
+const LOGGED: u32 = 10;
+
+/// What the exporter does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// Records.
+    pub state: v1::IpfixState,
+    /// Collectors, in the order of the settings.
+    pub collectors: Vec<v1::IpfixCollectorState>,
+}
+
+/// What the control thread and the exporter share.
+#[derive(Default)]
+struct Mailbox {
+    contents: Mutex<Contents>,
+    wakeup: Condvar,
+}
+
+#[derive(Default)]
+struct Contents {
+    settings: Option<Settings>,
+    denials: VecDeque<Denial>,
+    lost_denials: u64,
+    is_ended: bool,
+    is_over: bool,
+    snapshot: Snapshot,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The exporter, for the control thread. It ends when this is dropped.
+pub struct Exporter {
+    mailbox: Arc<Mailbox>,
+    settings: Settings,
+}
+
+impl Exporter {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn start(flows: &Arc<Flows>, settings: &Settings) -> io::Result<Self> {
+        let mailbox = Arc::new(Mailbox::default());
+        let mut thread = Thread::new(flows, settings, &mailbox);
+        thread.publish();
+        let builder = std::thread::Builder::new().name("ipfix".to_owned());
+        builder.spawn(move || thread.run())?;
+        flows.exports().follow(settings);
+        Ok(Self { mailbox, settings: settings.clone() })
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Has it export by other settings.
+    pub fn follow(&mut self, flows: &Flows, settings: &Settings) {
+        flows.exports().follow(settings);
+        self.settings = settings.clone();
+        self.mailbox.lock().settings = Some(settings.clone());
+        self.mailbox.wakeup.notify_one();
+    }
+
+    /// Reports refused packets.
+    pub fn deny(&self, denials: impl Iterator<Item = Denial>) {
+        let mut contents = self.mailbox.lock();
+        for denial in denials {
+            if contents.denials.len() < DENIALS {
+                contents.denials.push_back(denial);
+            } else {
+                contents.lost_denials += 1;
+            }
+        }
+    }
+
+    /// What it has done.
+    pub fn snapshot(&self) -> Snapshot {
+        self.mailbox.lock().snapshot.clone()
+    }
+
+    /// Has it report all flows and end, and waits for that, at most for so long.
+    pub fn end(self, at_most: Duration) {
+        let mut contents = self.mailbox.lock();
+        contents.is_ended = true;
+        self.mailbox.wakeup.notify_one();
+        let until = Instant::now() + at_most;
+        while !contents.is_over && Instant::now() < until {
+            let rest = until.saturating_duration_since(Instant::now());
+            let waited = self.mailbox.wakeup.wait_timeout(contents, rest);
+            contents = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.mailbox.lock().is_ended = true;
+        self.mailbox.wakeup.notify_one();
+    }
+}
+
+/// The thread.
+struct Thread {
+    mailbox: Arc<Mailbox>,
+    flows: Arc<Flows>,
+    settings: Settings,
+    encoder: Encoder,
+    /// Of IPv4 and of IPv6.
+    walks: [Walk; 2],
+    /// Reports that were left out.
+    left_out: u64,
+    /// Records that found no room, in the end and at the begin.
+    unmade: (u64, u64),
+    statistics: Option<Instant>,
+    /// Events that were logged in a second.
+    logged: (u32, u32),
+    /// Its number.
+    number: u32,
+}
+
+impl Thread {
+    fn new(flows: &Arc<Flows>, settings: &Settings, mailbox: &Arc<Mailbox>) -> Self {
+        // What an earlier export has left.
+        let before = flows.exports().drain(RING, |_| {});
+        Self {
+            mailbox: mailbox.clone(),
+            flows: flows.clone(),
+            settings: settings.clone(),
+            encoder: Encoder::new(settings),
+            walks: [Walk::default(), Walk::default()],
+            left_out: 0,
+            unmade: (before, before),
+            statistics: None,
+            logged: (0, 0),
+            number: flows.exports().begin(),
+        }
+    }
+
+    fn run(mut self) {
+        loop {
+            let taken = self.step(false);
+            let contents = self.mailbox.lock();
+            if contents.is_ended {
+                break;
+            }
+            if taken < MANY && contents.settings.is_none() {
+                let waited = self.mailbox.wakeup.wait_timeout(contents, STEP);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+        self.finish();
+        self.mailbox.lock().is_over = true;
+        self.mailbox.wakeup.notify_all();
+    }
+
+    /// Reports all flows, and lets collectors take what waits.
+    fn finish(&mut self) {
+        let until = Instant::now() + LAST;
+        self.walks.iter_mut().for_each(Walk::restart);
+        self.step(true);
+        self.flows.exports().end(self.number);
+        let now = self.now();
+        self.drain(now);
+        // With what was lost until the end.
+        self.encoder.statistics(self.lost(), now);
+        while !self.encoder.collectors.iter().all(Collector::is_idle) && Instant::now() < until {
+            std::thread::sleep(STEP / 4);
+            self.encoder.service(self.now());
+        }
+        self.publish();
+    }
+
+    fn now(&self) -> Moment {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix_ms = since.as_millis() as u64;
+        let tick = self.flows.now(clock::tsc()).tick;
+        Moment { tick, unix_ms, instant: Instant::now() }
+    }
+
+    /// Does what is to be done; how many records there were.
+    fn step(&mut self, is_last: bool) -> u64 {
+        let now = self.now();
+        let denials = self.receive();
+        self.encoder.service(now);
+        let taken = self.drain(now);
+        if self.settings.flows {
+            self.walk(is_last, now);
+        }
+        denials.iter().for_each(|denial| self.encoder.denial(denial, now));
+        self.encoder.flush(now);
+        let interval = Duration::from_secs(self.settings.template_s.into());
+        let is_due = |at: Instant| now.instant.duration_since(at) >= interval;
+        if !is_last && self.statistics.is_none_or(is_due) {
+            self.statistics = Some(now.instant);
+            self.encoder.statistics(self.lost(), now);
+        }
+        self.publish();
+        taken
+    }
+
+    /// Follows other settings; what was denied.
+    fn receive(&mut self) -> VecDeque<Denial> {
+        let mut contents = self.mailbox.lock();
+        let (settings, denials) = (contents.settings.take(), std::mem::take(&mut contents.denials));
+        drop(contents);
+        if let Some(settings) = settings {
+            self.encoder.flush(self.now());
+            self.encoder.follow(&settings);
+            self.settings = settings;
+            self.statistics = None;
+        }
+        denials
+    }
+
+    /// Takes what workers report; how many records.
+    fn drain(&mut self, now: Moment) -> u64 {
+        let Self { flows, encoder, walks, settings, logged, .. } = self;
+        let (exports, mut taken) = (flows.exports(), 0);
+        let mut each = |record| match record {
+            Record::Began(flow) => encoder.session(&flow, true, now),
+            Record::Ended(flow) => {
+                if settings.nat_sessions {
+                    encoder.session(&flow, false, now);
+                }
+                if settings.flows && exports.samples(&flow.key) {
+                    end_flow(encoder, &mut walks[usize::from(!flow.is_ip4())], flow, now);
+                }
+            }
+            Record::Nat(event) => {
+                log(&event, logged, now.tick);
+                encoder.event(&event, now);
+            }
+        };
+        self.unmade.0 = exports.drain(RING, |record| {
+            taken += 1;
+            each(record);
+        });
+        taken
+    }
+
+    /// Reports flows that go on and are due; all of them if the export ends.
+    fn walk(&mut self, is_last: bool, now: Moment) {
+        let Self { flows, encoder, walks, settings, left_out, .. } = self;
+        let (flows, until): (&Flows, _) = (flows, now.instant + LAST);
+        for (walk, is_ip4) in walks.iter_mut().zip([true, false]) {
+            loop {
+                let each = |Due { record, reported_at }: Due| {
+                    let from = reported_at.unwrap_or(record.start);
+                    encoder.flow(&record, now.ms_of(from), now);
+                };
+                let turn = walk.turn((flows, is_ip4), settings, (now.tick, is_last), each);
+                *left_out += turn.left_out;
+                if !is_last || turn.is_done || Instant::now() > until {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        self.unmade.0.saturating_sub(self.unmade.1) + self.mailbox.lock().lost_denials
+    }
+
+    fn publish(&mut self) {
+        let lost_records = self.lost();
+        let made = self.encoder.made;
+        let state = v1::IpfixState {
+            flow_records: made.flows,
+            nat_records: made.nat,
+            denial_records: made.denials,
+            other_records: made.others,
+            lost_records,
+            unreported_flows: self.left_out,
+        };
+        let collectors = self.encoder.collectors.iter().map(collector_state).collect();
+        self.mailbox.lock().snapshot = Snapshot { state, collectors };
+    }
+}
+
+/// Adds the last record of a flow: what has passed since the last report, if there was one.
+fn end_flow(encoder: &mut Encoder, walk: &mut Walk, mut flow: FlowRecord, now: Moment) {
+    let former = walk.reported.take(flow.id, flow.start);
+    flow.counters = since(flow.counters, former.as_ref());
+    if flow.counters.iter().any(|it| it.packets > 0) {
+        let from = former.map_or(flow.start, |it| it.at);
+        encoder.flow(&flow, now.ms_of(from), now);
+    }
+}
+
+/// Writes an event of address translation to the log, if there are few in this second.
+fn log(event: &NatEvent, (second, count): &mut (u32, u32), tick: u32) {
+    if *second != tick {
+        (*second, *count) = (tick, 0);
+    }
+    *count += 1;
+    if *count > LOGGED {
+        return;
+    }
+    let (instance, host) = (event.instance, std::net::Ipv4Addr::from_bits(event.subscriber));
+    match event.kind {
+        NatEventKind::AddressesExhausted => {
+            tracing::warn!(instance, %host, "NAT has no external address for a host");
+        }
+        NatEventKind::PortsExhausted => {
+            tracing::warn!(instance, %host, "NAT has no free port for a host");
+        }
+        NatEventKind::QuotaExceeded(which) => {
+            tracing::warn!(instance, %host, which, "a host has as much of NAT as it may have");
+        }
+        NatEventKind::PortBlock { is_allocated, external, ports: (first, last) } => {
+            let external = std::net::Ipv4Addr::from_bits(external);
+            let action = if is_allocated { "allocated" } else { "released" };
+            tracing::info!(instance, %host, %external, first, last, "port block {action}");
+        }
+    }
+}
+
+fn collector_state(collector: &Collector) -> v1::IpfixCollectorState {
+    let counts = collector.counts();
+    v1::IpfixCollectorState {
+        name: collector.settings().name.clone(),
+        state: collector.state().to_owned(),
+        error: collector.error().to_owned(),
+        messages: counts.messages,
+        records: counts.records,
+        bytes: counts.bytes,
+        lost_messages: counts.lost_messages,
+        lost_records: counts.lost_records,
+        connections: counts.connections,
+        queued_bytes: collector.queued() as u64,
+    }
+}

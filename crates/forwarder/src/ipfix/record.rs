@@ -1,0 +1,163 @@
+//! What workers and the control thread report to the exporter.
+
+use std::net::IpAddr;
+
+use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::{Counters, Direction, FlowEntry, FlowKey, Tuple};
+
+use crate::flow::profiles::without_profile;
+use crate::flow::selection::VRF_SLOT;
+use crate::flow::timeouts::Class;
+
+/// Why a record of a flow was made: flowEndReason (RFC 5102 section 5.11.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EndReason {
+    /// No packet has come for the idle timeout, or for that of its state.
+    Idle = 1,
+    /// It goes on; the active timeout has passed.
+    Active = 2,
+    /// FIN or RST.
+    Finished = 3,
+    /// It was cleared, rules have changed, or the export ends.
+    Forced = 4,
+    /// It gave way to others in a full table.
+    Resources = 5,
+}
+
+impl EndReason {
+    /// Of a flow whose timeout has passed, by its class.
+    pub fn of_expired(class: u8) -> Self {
+        const FINISHED: [Class; 3] = [Class::TcpClosing, Class::TcpTimeWait, Class::TcpReset];
+        let class = without_profile(class);
+        if FINISHED.iter().any(|it| *it as u8 == class) { Self::Finished } else { Self::Idle }
+    }
+}
+
+/// A flow at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowRecord {
+    /// The key of its packets in the original direction.
+    pub key: FlowKey,
+    /// Of a translated IPv4 flow: what its first packet has behind the router.
+    pub translated: Option<Flow<u32>>,
+    /// Its id in the table of its family.
+    pub id: u32,
+    /// Ticks of its first and its last packet.
+    pub start: u32,
+    /// As above.
+    pub seen: u32,
+    /// What has passed: in the original direction, and in the other one.
+    pub counters: [Counters; 2],
+    /// Why the record was made.
+    pub reason: EndReason,
+}
+
+impl FlowRecord {
+    /// Of a flow.
+    pub fn of(flow: &FlowEntry<'_>, reason: EndReason) -> Self {
+        let translated = match flow.reply_key().tuple {
+            Tuple::Ip4(reply) if flow.has_second() => Some(reply.reversed()),
+            Tuple::Ip4(_) | Tuple::Ip6(_) => None,
+        };
+        Self {
+            key: flow.key(),
+            translated,
+            id: flow.id(),
+            start: flow.start(),
+            seen: flow.seen(),
+            counters: [Direction::Original, Direction::Reply].map(|it| flow.counters(it)),
+            reason,
+        }
+    }
+
+    /// Whether it is of IPv4.
+    pub fn is_ip4(&self) -> bool {
+        !self.key.is_ip6()
+    }
+
+    /// The slot of its VRF.
+    pub fn vrf(&self) -> u16 {
+        self.key.vrf & VRF_SLOT
+    }
+}
+
+/// What has happened to address translation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NatEventKind {
+    /// A policy has no external address.
+    AddressesExhausted,
+    /// No external port is free.
+    PortsExhausted,
+    /// A subscriber has as many of something as it may have: the value of natQuotaExceededEvent.
+    QuotaExceeded(u32),
+    /// A subscriber has got a block of ports, or given it back.
+    PortBlock {
+        /// Whether it has got it.
+        is_allocated: bool,
+        /// The external address.
+        external: u32,
+        /// The first and the last port.
+        ports: (u16, u16),
+    },
+}
+
+/// An event of address translation, besides begin and end of sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NatEvent {
+    /// What has happened.
+    pub kind: NatEventKind,
+    /// The number of the instance.
+    pub instance: u32,
+    /// The inside host.
+    pub subscriber: u32,
+    /// The protocol of the packet; 0: of all.
+    pub protocol: u8,
+    /// The VRF of the key of its flows.
+    pub vrf: u16,
+}
+
+/// What a worker reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A translated flow has begun.
+    Began(FlowRecord),
+    /// A flow has ended.
+    Ended(FlowRecord),
+    /// An event of address translation.
+    Nat(NatEvent),
+}
+
+/// A packet that a rule with a log has refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// Source and destination, of one family.
+    pub ends: [IpAddr; 2],
+    /// Source and destination port; 0: it has none.
+    pub ports: [u16; 2],
+    /// The protocol.
+    pub protocol: u8,
+    /// Type and code of ICMP; 0 of others.
+    pub icmp: u16,
+    /// The interface that has received it, or 0, and the one that would have sent it, or 0.
+    pub interfaces: [u32; 2],
+    /// Bytes of the packet.
+    pub length: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::profiles::with_profile;
+
+    #[test]
+    fn expired_flows_of_closed_connections_are_finished() {
+        for class in Class::ALL {
+            let is_finished = class.name().ends_with("closing")
+                || class.name().ends_with("time-wait")
+                || class.name().ends_with("reset");
+            let expected = if is_finished { EndReason::Finished } else { EndReason::Idle };
+            assert_eq!(EndReason::of_expired(with_profile(class, 3)), expected, "{class:?}");
+        }
+    }
+}

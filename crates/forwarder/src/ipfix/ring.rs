@@ -1,0 +1,249 @@
+//! From workers to the exporter: what is exported, and a ring for each worker and family. Nobody waits: what finds no
+//! room is counted.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stoa_engine::counters::Counter;
+use stoa_tables::flow_table::{FlowEntry, FlowKey, Tuple};
+
+use super::record::{EndReason, FlowRecord, NatEvent, Record};
+use super::settings::Settings;
+
+/// Records that wait for the exporter, of a worker and family. It takes them 50 times a second. Memory that was never
+/// used takes no room.
+pub const RING: usize = 16_384;
+/// Events of address translation that a worker reports in a second.
+const EVENTS: u32 = 100;
+
+/// Bits of what workers report.
+const FLOWS: u32 = 1;
+const SESSIONS: u32 = 2;
+const NAT_EVENTS: u32 = 4;
+
+/// What workers report.
+#[derive(Debug, Default)]
+struct Switches {
+    what: AtomicU32,
+    /// One of so many flows.
+    sampling: AtomicU32,
+    /// Nobody can choose flows that are not exported.
+    secret: u32,
+    /// Which exporter is the last one.
+    exporter: AtomicU32,
+}
+
+impl Switches {
+    #[inline(always)]
+    fn has(&self, what: u32) -> bool {
+        self.what.load(Ordering::Relaxed) & what != 0
+    }
+
+    fn samples(&self, key: &FlowKey) -> bool {
+        let one_of = self.sampling.load(Ordering::Relaxed);
+        let hash = match key.tuple {
+            _ if one_of <= 1 => return true,
+            Tuple::Ip4(it) => it.symmetric_hash(self.secret),
+            Tuple::Ip6(it) => it.symmetric_hash(self.secret),
+        };
+        (u64::from(hash) * u64::from(one_of)) >> 32 == 0
+    }
+}
+
+/// The end of a worker.
+pub struct Writer {
+    switches: Arc<Switches>,
+    ring: rtrb::Producer<Record>,
+    lost: Arc<Counter>,
+    /// Events of a second.
+    events: (u32, u32),
+}
+
+impl Writer {
+    /// A flow ends. It is still there, or its id waits for a grace period.
+    #[inline(always)]
+    pub fn ended(&mut self, flow: &FlowEntry<'_>, reason: impl FnOnce() -> EndReason) {
+        if self.switches.has(FLOWS | SESSIONS) {
+            self.push_ended(flow, reason());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_ended(&mut self, flow: &FlowEntry<'_>, reason: EndReason) {
+        let is_session = self.switches.has(SESSIONS) && flow.has_second();
+        let is_flow = || self.switches.has(FLOWS) && self.switches.samples(&flow.key());
+        if is_session || is_flow() {
+            self.push(Record::Ended(FlowRecord::of(flow, reason)));
+        }
+    }
+
+    /// A translated flow begins.
+    #[inline(always)]
+    pub fn began(&mut self, flow: &FlowEntry<'_>) {
+        if self.switches.has(SESSIONS) {
+            self.push(Record::Began(FlowRecord::of(flow, EndReason::Active)));
+        }
+    }
+
+    /// Something has happened to address translation at this tick: what exceeds the limit of a second is left out.
+    #[cold]
+    pub fn nat(&mut self, event: NatEvent, tick: u32) {
+        let (second, before) = self.events;
+        let count = if second == tick { before + 1 } else { 1 };
+        self.events = (tick, count);
+        if self.switches.has(NAT_EVENTS) && count <= EVENTS {
+            self.push(Record::Nat(event));
+        }
+    }
+
+    fn push(&mut self, record: Record) {
+        if !self.report(record) {
+            self.lost.add(1);
+        }
+    }
+
+    /// Reports a record, whatever is exported; whether there was room.
+    pub fn report(&mut self, record: Record) -> bool {
+        self.ring.push(record).is_ok()
+    }
+}
+
+/// What is exported, and the ends of the exporter.
+#[derive(Default)]
+pub struct Exports {
+    switches: Arc<Switches>,
+    rings: Mutex<Vec<(rtrb::Consumer<Record>, Arc<Counter>)>>,
+}
+
+impl Exports {
+    /// Nothing is exported. `secret`: a random word.
+    pub fn new(secret: u64) -> Self {
+        let switches = Switches { secret: secret as u32, ..Switches::default() };
+        Self { switches: Arc::new(switches), rings: Mutex::default() }
+    }
+
+    /// The end of one more worker.
+    pub fn writer(&self) -> Writer {
+        let (ring, reader) = rtrb::RingBuffer::new(RING);
+        let lost = Arc::new(Counter::default());
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        rings.push((reader, lost.clone()));
+        Writer { switches: self.switches.clone(), ring, lost, events: (0, 0) }
+    }
+
+    /// Another exporter begins, with this number.
+    pub fn begin(&self) -> u32 {
+        self.switches.exporter.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// The exporter with this number ends: workers report nothing any more, unless another one has begun.
+    pub fn end(&self, number: u32) {
+        if self.switches.exporter.load(Ordering::Relaxed) == number {
+            self.switches.what.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Has workers report what these settings say.
+    pub fn follow(&self, settings: &Settings) {
+        let bits = [
+            (settings.flows, FLOWS),
+            (settings.nat_sessions, SESSIONS),
+            (settings.nat_events, NAT_EVENTS),
+        ];
+        let what = bits.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum::<u32>();
+        self.switches.sampling.store(settings.sampling, Ordering::Relaxed);
+        self.switches.what.store(what, Ordering::Relaxed);
+    }
+
+    /// Whether flows with this key are exported: one of so many.
+    pub fn samples(&self, key: &FlowKey) -> bool {
+        self.switches.samples(key)
+    }
+
+    /// Takes what workers have reported, at most `most` of each; returns how many have found no room so far.
+    pub fn drain(&self, most: usize, mut each: impl FnMut(Record)) -> u64 {
+        let (mut lost, mut taken) = (0, 0);
+        for (ring, of_worker) in &mut *self.rings.lock().unwrap_or_else(PoisonError::into_inner) {
+            while taken < most
+                && let Ok(record) = ring.pop()
+            {
+                each(record);
+                taken += 1;
+            }
+            taken = 0;
+            lost += of_worker.get();
+        }
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::NatEventKind;
+    use super::*;
+
+    fn event(subscriber: u32) -> NatEvent {
+        let kind = NatEventKind::PortsExhausted;
+        NatEvent { kind, instance: 1, subscriber, protocol: 6, vrf: 0 }
+    }
+
+    fn on() -> Settings {
+        Settings {
+            collectors: vec![super::super::settings::tests::collector()],
+            nat_events: true,
+            ..Settings::default()
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let exports = Exports::default();
+        let mut writer = exports.writer();
+        writer.nat(event(1), 1);
+        assert_eq!(exports.drain(RING, |_| panic!("nothing is exported")), 0);
+        exports.follow(&on());
+        for at in 0..RING as u32 + 3 {
+            writer.nat(event(at), at);
+        }
+        let mut taken = 0;
+        assert_eq!(exports.drain(2 * RING, |_| taken += 1), 3);
+        assert_eq!(taken, RING);
+        let number = exports.begin();
+        exports.end(number.wrapping_sub(1));
+        writer.nat(event(1), 1);
+        assert_eq!(exports.drain(RING, |_| taken += 1), 3);
+        assert_eq!(taken, RING + 1, "another exporter has begun");
+        exports.end(number);
+        writer.nat(event(1), 1);
+        assert_eq!(exports.drain(RING, |_| panic!("nothing is exported any more")), 3);
+    }
+
+    #[test]
+    fn events_of_a_second_are_limited() {
+        let exports = Exports::default();
+        let mut writer = exports.writer();
+        exports.follow(&on());
+        (0..1_000).for_each(|at| writer.nat(event(at), at / 500));
+        let mut taken = 0;
+        exports.drain(RING, |_| taken += 1);
+        assert_eq!(taken, 2 * EVENTS);
+    }
+
+    #[test]
+    fn sampling_takes_one_of_so_many_flows() {
+        use stoa_tables::flow_hash::Flow;
+        let exports = Exports::new(0x1234_5678);
+        exports.follow(&Settings { sampling: 10, flows: true, ..on() });
+        let key = |source| {
+            let (destination, protocol) = (0x0a00_0001, 17);
+            let (source_port, destination_port) = (4_000, 53);
+            FlowKey::ip4(Flow { source, destination, source_port, destination_port, protocol }, 0)
+        };
+        let taken = (0..10_000).filter(|source| exports.samples(&key(*source))).count();
+        assert!((800..1_200).contains(&taken), "{taken}");
+        let both =
+            |source| exports.samples(&key(source)) == exports.samples(&key(source).reversed());
+        assert!((0..1_000).all(both));
+    }
+}

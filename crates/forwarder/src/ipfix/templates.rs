@@ -1,0 +1,263 @@
+//! The templates of all records, and how their fields are written.
+
+use std::net::IpAddr;
+
+use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::{Counters, Tuple};
+use stoa_wire::ipfix::element::{self as e, nat_event};
+use stoa_wire::ipfix::{Element, Fields, Template};
+use stoa_wire::protocol::{ICMP4, ICMP6, has_ports};
+
+use super::record::{Denial, FlowRecord, NatEvent, NatEventKind};
+
+/// Declares templates with numbers that follow each other.
+macro_rules! templates {
+    ($($(#[$doc:meta])* $name:ident = $id:literal, $scope:literal, [$($element:expr),* $(,)?];)*) => {
+        $($(#[$doc])* pub const $name: Template =
+            Template { id: $id, scope: $scope, elements: &[$($element),*] };)*
+
+        /// All templates.
+        pub const ALL: &[Template] = &[$($name),*];
+    };
+}
+
+const REVERSE_PACKETS: Element = e::PACKETS.reverse();
+const REVERSE_OCTETS: Element = e::OCTETS.reverse();
+
+templates! {
+    /// An IPv4 flow with both directions.
+    BIFLOW4 = 256, 0, [
+        e::SOURCE_IP4, e::DESTINATION_IP4, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP4_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS, REVERSE_PACKETS, REVERSE_OCTETS,
+    ];
+    /// An IPv6 flow with both directions.
+    BIFLOW6 = 257, 0, [
+        e::SOURCE_IP6, e::DESTINATION_IP6, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP6_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS, REVERSE_PACKETS, REVERSE_OCTETS,
+    ];
+    /// A translated IPv4 flow with both directions.
+    TRANSLATED_BIFLOW4 = 258, 0, [
+        e::SOURCE_IP4, e::DESTINATION_IP4, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP4_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS, REVERSE_PACKETS, REVERSE_OCTETS,
+        e::POST_NAT_SOURCE_IP4, e::POST_NAT_DESTINATION_IP4, e::POST_NAPT_SOURCE_PORT, e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// A direction of an IPv4 flow.
+    FLOW4 = 259, 0, [
+        e::SOURCE_IP4, e::DESTINATION_IP4, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP4_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS,
+    ];
+    /// A direction of an IPv6 flow.
+    FLOW6 = 260, 0, [
+        e::SOURCE_IP6, e::DESTINATION_IP6, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP6_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS,
+    ];
+    /// A direction of a translated IPv4 flow.
+    TRANSLATED_FLOW4 = 261, 0, [
+        e::SOURCE_IP4, e::DESTINATION_IP4, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP4_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS,
+        e::POST_NAT_SOURCE_IP4, e::POST_NAT_DESTINATION_IP4, e::POST_NAPT_SOURCE_PORT, e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// Begin or end of a NAT44 session (RFC 8158 section 5.6.2).
+    SESSION = 262, 0, [
+        e::TIME_MS, e::NAT_EVENT, e::INGRESS_VRF, e::PROTOCOL, e::SOURCE_IP4, e::POST_NAT_SOURCE_IP4, e::SOURCE_PORT,
+        e::POST_NAPT_SOURCE_PORT, e::DESTINATION_IP4, e::POST_NAT_DESTINATION_IP4, e::DESTINATION_PORT,
+        e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// No external address or no external port is free (sections 5.6.5 and 5.6.6).
+    EXHAUSTED = 263, 0,
+        [e::TIME_MS, e::NAT_EVENT, e::NAT_INSTANCE, e::INGRESS_VRF, e::SOURCE_IP4, e::PROTOCOL];
+    /// A subscriber has as much as it may have (section 5.6.7).
+    QUOTA = 264, 0,
+        [e::TIME_MS, e::NAT_EVENT, e::NAT_QUOTA_EVENT, e::NAT_INSTANCE, e::INGRESS_VRF, e::SOURCE_IP4];
+    /// A block of ports was given to a subscriber, or back (section 5.6.10).
+    PORT_BLOCK = 265, 0, [
+        e::TIME_MS, e::NAT_EVENT, e::NAT_INSTANCE, e::INGRESS_VRF, e::SOURCE_IP4, e::POST_NAT_SOURCE_IP4,
+        e::PORT_RANGE_START, e::PORT_RANGE_END,
+    ];
+    /// A refused IPv4 packet.
+    DENIED4 = 266, 0, [
+        e::START_MS, e::END_MS, e::FIREWALL_EVENT, e::SOURCE_IP4, e::DESTINATION_IP4, e::SOURCE_PORT, e::DESTINATION_PORT,
+        e::PROTOCOL, e::ICMP4_TYPE_CODE, e::INGRESS_INTERFACE, e::EGRESS_INTERFACE, e::PACKETS, e::OCTETS,
+    ];
+    /// A refused IPv6 packet.
+    DENIED6 = 267, 0, [
+        e::START_MS, e::END_MS, e::FIREWALL_EVENT, e::SOURCE_IP6, e::DESTINATION_IP6, e::SOURCE_PORT, e::DESTINATION_PORT,
+        e::PROTOCOL, e::ICMP6_TYPE_CODE, e::INGRESS_INTERFACE, e::EGRESS_INTERFACE, e::PACKETS, e::OCTETS,
+    ];
+    /// What was sent to a collector, and what was not (RFC 7011 sections 4.1 and 4.3).
+    STATISTICS = 268, 1, [
+        e::EXPORTING_PROCESS, e::EXPORTED_MESSAGES, e::EXPORTED_FLOW_RECORDS, e::EXPORTED_OCTETS, e::NOT_SENT_FLOWS,
+    ];
+    /// How flows are chosen (RFC 7014).
+    SAMPLING = 269, 1, [e::OBSERVATION_DOMAIN, e::FLOW_SELECTOR, e::SAMPLING_PROBABILITY];
+}
+
+/// The template of a flow's record.
+#[inline]
+pub fn of_flow(flow: &FlowRecord, is_biflow: bool) -> &'static Template {
+    match (is_biflow, flow.is_ip4(), flow.translated.is_some()) {
+        (true, true, false) => &BIFLOW4,
+        (true, true, true) => &TRANSLATED_BIFLOW4,
+        (true, false, _) => &BIFLOW6,
+        (false, true, false) => &FLOW4,
+        (false, true, true) => &TRANSLATED_FLOW4,
+        (false, false, _) => &FLOW6,
+    }
+}
+
+/// The template of an event.
+pub fn of_event(event: &NatEvent) -> &'static Template {
+    match event.kind {
+        NatEventKind::AddressesExhausted | NatEventKind::PortsExhausted => &EXHAUSTED,
+        NatEventKind::QuotaExceeded(_) => &QUOTA,
+        NatEventKind::PortBlock { .. } => &PORT_BLOCK,
+    }
+}
+
+/// Ports of a record, and the type and code of ICMP. Flows of ICMP have the identifier in the place of the port of the
+/// end that asks, and the type of the request as the other one: identifiers are no ports (RFC 7012).
+#[inline]
+fn ports(protocol: u8, ports: [u16; 2]) -> ([u16; 2], u16) {
+    match protocol {
+        ICMP4 | ICMP6 => ([0, 0], ports[1] << 8),
+        _ if has_ports(protocol) => (ports, 0),
+        _ => ([0, 0], 0),
+    }
+}
+
+fn put_counters(fields: &mut Fields<'_>, counters: Counters) {
+    fields.u64(counters.packets);
+    fields.u64(counters.bytes);
+}
+
+fn put_ports(fields: &mut Fields<'_>, ports: [u16; 2]) {
+    ports.into_iter().for_each(|port| fields.u16(port));
+}
+
+/// Writes a record of [`of_flow`]. `times_ms`: of its first and its last packet, since 1970. `counters`: those of the
+/// original direction, and of the other one for a record that has both.
+#[inline]
+pub fn put_flow(
+    fields: &mut Fields<'_>,
+    flow: &FlowRecord,
+    times_ms: [u64; 2],
+    counters: &[Counters],
+) {
+    let (both, protocol) = match flow.key.tuple {
+        Tuple::Ip4(it) => {
+            fields.u32(it.source);
+            fields.u32(it.destination);
+            ([it.source_port, it.destination_port], it.protocol)
+        }
+        Tuple::Ip6(it) => {
+            fields.bytes(it.source.to_be_bytes());
+            fields.bytes(it.destination.to_be_bytes());
+            ([it.source_port, it.destination_port], it.protocol)
+        }
+    };
+    let (both, icmp) = ports(protocol, both);
+    put_ports(fields, both);
+    fields.u8(protocol);
+    fields.u16(icmp);
+    fields.u8(flow.reason as u8);
+    fields.u32(flow.vrf().into());
+    times_ms.into_iter().for_each(|time| fields.u64(time));
+    counters.iter().for_each(|it| put_counters(fields, *it));
+    if let Some(after) = flow.translated {
+        fields.u32(after.source);
+        fields.u32(after.destination);
+        put_ports(fields, ports(protocol, [after.source_port, after.destination_port]).0);
+    }
+}
+
+/// Writes a record of [`SESSION`]. ICMP has its identifier as port (RFC 8158 names no other place).
+pub fn put_session(
+    fields: &mut Fields<'_>,
+    (flow, before, after): (&FlowRecord, Flow<u32>, Flow<u32>),
+    time_ms: u64,
+    is_begin: bool,
+) {
+    fields.u64(time_ms);
+    fields.u8(if is_begin { nat_event::SESSION_CREATE } else { nat_event::SESSION_DELETE });
+    fields.u32(flow.vrf().into());
+    fields.u8(before.protocol);
+    fields.u32(before.source);
+    fields.u32(after.source);
+    put_ports(fields, [before.source_port, after.source_port]);
+    fields.u32(before.destination);
+    fields.u32(after.destination);
+    put_ports(fields, [before.destination_port, after.destination_port]);
+}
+
+/// Writes a record of [`of_event`].
+pub fn put_event(fields: &mut Fields<'_>, event: &NatEvent, time_ms: u64) {
+    let vrf = (event.vrf & crate::flow::selection::VRF_SLOT).into();
+    fields.u64(time_ms);
+    match event.kind {
+        NatEventKind::AddressesExhausted | NatEventKind::PortsExhausted => {
+            let is_ports = event.kind == NatEventKind::PortsExhausted;
+            fields.u8(match is_ports {
+                true => nat_event::PORTS_EXHAUSTED,
+                false => nat_event::ADDRESSES_EXHAUSTED,
+            });
+            fields.u32(event.instance);
+            fields.u32(vrf);
+            fields.u32(event.subscriber);
+            fields.u8(event.protocol);
+        }
+        NatEventKind::QuotaExceeded(which) => {
+            fields.u8(nat_event::QUOTA_EXCEEDED);
+            fields.u32(which);
+            fields.u32(event.instance);
+            fields.u32(vrf);
+            fields.u32(event.subscriber);
+        }
+        NatEventKind::PortBlock { is_allocated, external, ports: (first, last) } => {
+            fields.u8(match is_allocated {
+                true => nat_event::PORT_BLOCK_ALLOCATED,
+                false => nat_event::PORT_BLOCK_RELEASED,
+            });
+            fields.u32(event.instance);
+            fields.u32(vrf);
+            fields.u32(event.subscriber);
+            fields.u32(external);
+            put_ports(fields, [first, last]);
+        }
+    }
+}
+
+/// Writes a record of [`DENIED4`] or [`DENIED6`].
+pub fn put_denial(fields: &mut Fields<'_>, denial: &Denial, time_ms: u64) {
+    // Collectors of flows look for times there.
+    fields.u64(time_ms);
+    fields.u64(time_ms);
+    fields.u8(e::DENIED);
+    for end in denial.ends {
+        match end {
+            IpAddr::V4(it) => fields.bytes(it.octets()),
+            IpAddr::V6(it) => fields.bytes(it.octets()),
+        }
+    }
+    put_ports(fields, denial.ports);
+    fields.u8(denial.protocol);
+    fields.u16(denial.icmp);
+    denial.interfaces.into_iter().for_each(|interface| fields.u32(interface));
+    put_counters(fields, Counters { packets: 1, bytes: denial.length.into() });
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_wire::ipfix::{FIRST_TEMPLATE, HEADER, LEAST, SET_HEADER};
+
+    use super::*;
+
+    #[test]
+    fn templates_and_records_fit_into_the_smallest_message() {
+        for (at, template) in ALL.iter().enumerate() {
+            assert_eq!(usize::from(template.id), usize::from(FIRST_TEMPLATE) + at);
+            assert!(HEADER + SET_HEADER + template.length() <= LEAST, "{template:?}");
+            assert!(HEADER + SET_HEADER + template.record_length() <= LEAST, "{template:?}");
+        }
+        assert!(ALL.len() <= 32, "bits of a word");
+    }
+}

@@ -1,0 +1,28 @@
+//! What address translation reports besides its flows: for the export by IPFIX.
+
+use super::Policy;
+use super::create::Maker;
+use super::first::First;
+use crate::drops::Drop;
+use crate::ipfix::{NatEvent, NatEventKind};
+
+impl Maker<'_> {
+    /// Reports that a packet gets no external address or port by a policy, if that is the reason.
+    #[cold]
+    pub(super) fn report_refusal(&mut self, first: &First<'_>, policy: &Policy, reason: Drop) {
+        let kind = match reason {
+            Drop::Nat44NoPort => NatEventKind::PortsExhausted,
+            Drop::Nat44NoAddress => NatEventKind::AddressesExhausted,
+            _ => return,
+        };
+        let internal = first.internal();
+        let event = NatEvent {
+            kind,
+            instance: policy.instance,
+            subscriber: internal.address,
+            protocol: internal.protocol,
+            vrf: internal.vrf,
+        };
+        self.side.report_nat(event, self.now);
+    }
+}
