@@ -26,6 +26,7 @@ mod frr;
 mod host_interface;
 mod instructions;
 mod iperf;
+mod ipfix;
 mod kernels;
 mod lab;
 mod linux_routes;

@@ -85,6 +85,12 @@ impl Tool {
         Self { program: "freeradius", package: "freeradius", group: "test" };
     /// rsyslog's daemon: receives logs.
     pub const RSYSLOGD: Self = Self { program: "rsyslogd", package: "rsyslog", group: "test" };
+    /// nfdump's collector.
+    pub const NFCAPD: Self = Self { program: "nfcapd", package: "nfdump", group: "test" };
+    /// nfdump: prints what nfcapd has written.
+    pub const NFDUMP: Self = Self { program: "nfdump", package: "nfdump", group: "test" };
+    /// pmacct's collector.
+    pub const NFACCTD: Self = Self { program: "nfacctd", package: "pmacct", group: "test" };
     /// The system's Python, which has access to Debian's scapy.
     pub const PYTHON: Self = Self { program: "python3", package: "python3-scapy", group: "test" };
 

@@ -10,6 +10,7 @@ mod analyse;
 pub mod classify;
 mod clock;
 pub mod compare;
+pub mod export;
 pub mod flow_table;
 pub mod forward;
 pub mod generate;

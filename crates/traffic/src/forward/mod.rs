@@ -104,6 +104,8 @@ pub struct Figures {
     pub zones: bool,
     /// Whether sources are translated.
     pub nat44: bool,
+    /// Whether flows are exported by IPFIX.
+    pub export: bool,
     /// Whether frames were tagged.
     pub vlan: bool,
     /// Flows.
@@ -158,6 +160,7 @@ impl Figures {
             stateful: workload.is_stateful,
             zones: workload.has_zones,
             nat44: workload.has_nat44,
+            export: workload.is_exported,
             vlan: workload.is_tagged,
             flows: workload.flows,
             update_rate: workload.update_rate,

@@ -18,6 +18,7 @@ use super::senders::{PortSenders, interface_of};
 use super::targets::Table;
 use super::tunnels::Tunnels;
 use super::{BenchError, FCS, Ip, Workload};
+use crate::export;
 
 /// Table capacity beyond the measured routes: neighbours have host routes.
 const SPARE: usize = 1 << 15;
@@ -68,6 +69,9 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
     }
     if workload.has_nat44 {
         add_nat(&mut desired, layout);
+    }
+    if workload.is_exported {
+        desired.ipfix = export::settings();
     }
     let tunnels = Tunnels::of(workload, layout);
     if let Some(tunnels) = &tunnels {

@@ -135,6 +135,8 @@ pub struct Workload {
     pub has_zones: bool,
     /// Whether the sources of packets are translated at the sending interfaces: as many flows as with stateful rules.
     pub has_nat44: bool,
+    /// Whether flows are exported by IPFIX, to a collector at which nobody listens.
+    pub is_exported: bool,
     /// Whether received and sent frames have a VLAN tag.
     pub is_tagged: bool,
     /// A mix of frame sizes in place of `frame`.
@@ -275,6 +277,9 @@ impl Workload {
                 "NAT44 translates IPv4 packets, without tunnels: use --family ip4".to_owned()
             );
         }
+        if self.is_exported && !self.is_stateful && !self.has_nat44 {
+            return Err("there are no flows to export: add --stateful or --nat44".to_owned());
+        }
         if (self.is_stateful || self.has_nat44) && self.tracked_flows() > TRACKED_MAX {
             return Err(format!(
                 "{} flows for each of {} destinations: at most {TRACKED_MAX} flows are followed here; give \
@@ -343,6 +348,7 @@ pub(super) mod tests {
             has_zones: false,
             has_nat44: false,
             is_stateful: false,
+            is_exported: false,
             is_tagged: false,
             frame: 64,
             mix: None,

@@ -1,6 +1,7 @@
 //! `stoa bench flow`: look-ups, creation and memory of the flow table.
 
 use clap::{Args, ValueEnum};
+use stoa_traffic::export;
 use stoa_traffic::flow_table::{self, FLOWS_MAX, Figures, FlowTableError, Workload};
 use stoa_traffic::table;
 
@@ -19,6 +20,7 @@ enum Family {
   stoa bench flow                                 65,536 IPv4 flows
   stoa bench flow --flows 10000000 --translated   NAT44, 10 million flows
   stoa bench flow --flows 1000000 --family ip6 --json
+  stoa bench flow --export                        Records of flows a second, by IPFIX
 
 Translated flows have a second key, which finds their replies; that of IPv6 flows is IPv4 (NAT64).")]
 pub struct Arguments {
@@ -40,6 +42,9 @@ pub struct Arguments {
     /// Kernel: scalar or avx2 [default: the best of this processor]
     #[arg(long, default_value = "", hide_default_value = true)]
     kernel: String,
+    /// Measure the export by IPFIX in place of the table: records a second that a thread takes from a worker and sends
+    #[arg(long, conflicts_with_all = ["flows", "family", "translated", "lookups", "kernel"])]
+    export: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -52,6 +57,11 @@ fn lookups() -> clap::builder::RangedI64ValueParser<u32> {
 
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
+    if arguments.export {
+        let figures = export::run(arguments.rounds);
+        let figures = figures.map_err(|it| Failure::context("the measurement failed", it))?;
+        return print(arguments.json, &figures, export_text);
+    }
     let workload = Workload {
         flows: arguments.flows,
         is_ip6: arguments.family == Family::Ip6,
@@ -69,6 +79,14 @@ pub fn execute(arguments: Arguments) -> Outcome {
         other => Failure::context("the measurement failed", other),
     })?;
     print(arguments.json, &figures, text)
+}
+
+fn export_text(figures: &export::Figures) -> String {
+    let thousands = figures.records_per_second / 1e3;
+    format!(
+        "{thousands:>9.0} thousand records per second, of {:.0} bytes",
+        figures.bytes_per_record
+    )
 }
 
 fn text(figures: &Figures) -> String {

@@ -144,6 +144,9 @@ struct Layout {
     /// Translate the sources of packets (NAT44): as many flows as --flows for each destination
     #[arg(long)]
     nat44: bool,
+    /// Export flows by IPFIX, to a collector at which nobody listens (with --stateful or --nat44)
+    #[arg(long)]
+    export: bool,
 }
 
 fn workload(forward: Arguments) -> Result<Workload, Failure> {
@@ -172,6 +175,7 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         is_stateful: forward.layout.stateful,
         has_zones: forward.layout.zones,
         has_nat44: forward.layout.nat44,
+        is_exported: forward.layout.export,
         is_tagged: forward.vlan,
         frame: forward.frame.unwrap_or(shortest),
         mix: forward.mix,
@@ -258,6 +262,7 @@ fn layout(figures: &Figures) -> String {
     parts.extend(figures.acl.iter().map(|set| format!("{stateful}access list {set}")));
     parts.extend(figures.zones.then(|| "between zones".to_owned()));
     parts.extend(figures.nat44.then(|| "translated".to_owned()));
+    parts.extend(figures.export.then(|| "exported by IPFIX".to_owned()));
     parts.extend(figures.features_elsewhere.iter().map(|name| format!("{name} elsewhere")));
     parts.iter().map(|part| format!(", {part}")).collect()
 }
