@@ -52,6 +52,15 @@ fn check(collector: &v1::IpfixCollector, errors: &mut ValidationErrors) {
             "Use the address of the collector.",
         );
     }
+    if let std::net::IpAddr::V6(it) = to
+        && it.is_unicast_link_local()
+    {
+        errors.add(
+            format!("{}/address", collector_path(&collector.name)),
+            format!("{to} is of one link only, and nothing says of which one"),
+            "Use another address of the collector.",
+        );
+    }
     if let Some(from) = ip(&collector.source).filter(|from| from.is_ipv4() != to.is_ipv4()) {
         errors.add(
             format!("{}/source-address", collector_path(&collector.name)),

@@ -8,6 +8,8 @@ mod warnings;
 #[cfg(test)]
 mod tests;
 
+use crate::config::data_path::predicate;
+
 pub(crate) use capability::Export;
 pub(crate) use warnings::warnings;
 
@@ -16,5 +18,5 @@ const IPFIX: &str = "/stoa-ipfix:ipfix";
 
 /// The path of a collector.
 fn collector_path(name: &str) -> String {
-    format!("{IPFIX}/collector[name='{name}']")
+    format!("{IPFIX}/collector{}", predicate("name", name))
 }

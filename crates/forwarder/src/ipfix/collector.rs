@@ -65,8 +65,8 @@ pub struct Collector {
     sequence: u32,
     queue: VecDeque<Waiting>,
     queued: usize,
-    /// A bit for each template that it has, by its place.
-    templates: u32,
+    /// Whether it has all templates: what waits may need those of former settings.
+    has_templates: bool,
 }
 
 impl Collector {
@@ -80,7 +80,7 @@ impl Collector {
             sequence: 0,
             queue: VecDeque::new(),
             queued: 0,
-            templates: 0,
+            has_templates: false,
         }
     }
 
@@ -118,7 +118,7 @@ impl Collector {
     /// Templates are to be sent again, if that is over UDP.
     pub fn renew_templates(&mut self) {
         if matches!(self.link, Link::Udp(_)) {
-            self.templates = 0;
+            self.has_templates = false;
         }
     }
 
@@ -156,7 +156,7 @@ impl Collector {
             false => socket::udp(&self.settings).map(Link::Udp),
         };
         match opened {
-            Ok(link) => (self.link, self.templates) = (link, 0),
+            Ok(link) => (self.link, self.has_templates) = (link, false),
             Err(error) => self.fail(&error, now),
         }
     }
@@ -164,7 +164,7 @@ impl Collector {
     fn connected(&mut self, now: Instant) {
         if let Link::Connecting(stream, _) = std::mem::replace(&mut self.link, Link::None(None)) {
             self.link = Link::Tcp(stream);
-            (self.sequence, self.templates) = (0, 0);
+            (self.sequence, self.has_templates) = (0, false);
             self.counts.connections += 1;
             self.pump(now);
         }
@@ -201,7 +201,9 @@ impl Collector {
     /// templates.
     pub fn send(&mut self, message: &mut [u8], records: u32, now: Instant) {
         match &self.link {
-            Link::Udp(_) => self.send_udp(message, records),
+            Link::Udp(_) => {
+                self.send_udp(message, records);
+            }
             _ if !self.settings.is_tcp => self.lose(records),
             _ if self.queued + message.len() > QUEUE_BYTES => self.lose(records),
             _ => {
@@ -212,28 +214,26 @@ impl Collector {
         }
     }
 
-    /// Sends those of these templates that the collector has not. A connection that has messages waiting gets them
-    /// before those.
+    /// Sends all templates, if the collector has them not. A connection that has messages waiting gets them before
+    /// those.
     pub fn send_templates(
         &mut self,
-        needed: &[(usize, &Template)],
+        all: &[Template],
         message: &mut Message,
-        with: (u32, u32),
+        (time, domain): (u32, u32),
     ) {
-        let is_new = |(at, _): &&(usize, &Template)| self.templates & 1 << at == 0;
-        let missing: Vec<(usize, &Template)> = needed.iter().filter(is_new).copied().collect();
-        if missing.is_empty() || !matches!(self.link, Link::Udp(_) | Link::Tcp(_)) {
+        let (Link::Udp(_) | Link::Tcp(_)) = self.link else { return };
+        if std::mem::replace(&mut self.has_templates, true) {
             return;
         }
-        let (mut finished, (time, domain)) = (Vec::new(), with);
+        let mut finished = Vec::new();
         message.clear();
-        for (at, template) in missing {
+        for template in all {
             if !message.template(template) {
                 finished.push(Box::<[u8]>::from(&*message.finish(time, 0, domain)));
                 message.clear();
                 message.template(template);
             }
-            self.templates |= 1 << at;
         }
         finished.push(Box::from(&*message.finish(time, 0, domain)));
         message.clear();
@@ -243,13 +243,14 @@ impl Collector {
                 let place = usize::from(self.queue.front().is_some_and(|first| first.written > 0));
                 self.queue.insert(place, Waiting { bytes, records: 0, written: 0 });
             } else {
-                self.send_udp(&mut bytes, 0);
+                self.has_templates &= self.send_udp(&mut bytes, 0);
             }
         }
     }
 
-    fn send_udp(&mut self, message: &mut [u8], records: u32) {
-        let Link::Udp(socket) = &self.link else { return };
+    /// Whether the system has taken a message.
+    fn send_udp(&mut self, message: &mut [u8], records: u32) -> bool {
+        let Link::Udp(socket) = &self.link else { return false };
         set_sequence(message, self.sequence);
         // The first error may be about the message before: nobody listens there.
         let sent = socket.send(message).or_else(|error| {
@@ -261,10 +262,16 @@ impl Collector {
         match sent {
             Ok(_) => self.count(message.len(), records),
             Err(error) => {
-                self.error = error.to_string();
                 self.lose(records);
+                if socket::is_lasting(&error) {
+                    // The source address may have gone: a new socket is tried later.
+                    self.link = Link::None(Some(Instant::now()));
+                }
+                self.error = error.to_string();
+                return false;
             }
         }
+        true
     }
 
     fn count(&mut self, bytes: usize, records: u32) {
@@ -277,7 +284,7 @@ impl Collector {
     /// Writes what waits, as far as there is room.
     fn pump(&mut self, now: Instant) {
         // The templates of a new connection come first.
-        if self.templates == 0 {
+        if !self.has_templates {
             return;
         }
         while let (Link::Tcp(stream), Some(first)) = (&self.link, self.queue.front_mut()) {

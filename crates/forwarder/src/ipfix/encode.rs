@@ -53,31 +53,10 @@ pub struct Encoder {
     message: Message,
     /// For templates and statistics, which are of one collector.
     own: Message,
-    /// The templates in use, with their places.
-    templates: Vec<(usize, &'static Template)>,
     /// The collectors.
     pub collectors: Vec<Collector>,
     /// Records that were made.
     pub made: Made,
-}
-
-/// The templates that settings need.
-fn needed(settings: &Settings) -> Vec<(usize, &'static Template)> {
-    use templates as t;
-    let is_needed = |it: &Template| {
-        let flows = match settings.is_biflow {
-            true => [t::BIFLOW4, t::BIFLOW6, t::TRANSLATED_BIFLOW4],
-            false => [t::FLOW4, t::FLOW6, t::TRANSLATED_FLOW4],
-        };
-        let events = [t::EXHAUSTED, t::QUOTA, t::PORT_BLOCK];
-        settings.flows && flows.contains(it)
-            || settings.nat_sessions && *it == t::SESSION
-            || settings.nat_events && events.contains(it)
-            || settings.denials && [t::DENIED4, t::DENIED6].contains(it)
-            || *it == t::STATISTICS
-            || settings.sampling > 1 && *it == t::SAMPLING
-    };
-    t::ALL.iter().enumerate().filter(|(_, it)| is_needed(it)).collect()
 }
 
 impl Encoder {
@@ -87,7 +66,6 @@ impl Encoder {
             settings: Settings::default(),
             message: Message::new(0),
             own: Message::new(0),
-            templates: Vec::new(),
             collectors: Vec::new(),
             made: Made::default(),
         };
@@ -99,8 +77,11 @@ impl Encoder {
     pub fn follow(&mut self, settings: &Settings) {
         let size = settings.message_size;
         (self.message, self.own) = (Message::new(size), Message::new(size));
-        self.templates = needed(settings);
         let mut former = std::mem::take(&mut self.collectors);
+        if settings.domain != self.settings.domain {
+            // Templates and sequence numbers are of a domain.
+            former.clear();
+        }
         for desired in &settings.collectors {
             let same = former.iter().position(|it| it.settings() == desired);
             let collector = same.map(|at| former.swap_remove(at));
@@ -114,7 +95,7 @@ impl Encoder {
         let with = (now.seconds(), self.settings.domain);
         for collector in &mut self.collectors {
             collector.service(now.instant);
-            collector.send_templates(&self.templates, &mut self.own, with);
+            collector.send_templates(templates::ALL, &mut self.own, with);
             collector.service(now.instant);
         }
     }
@@ -148,18 +129,22 @@ impl Encoder {
         if is_biflow {
             let template = templates::of_flow(record, true);
             let write = |fields: &mut Fields<'_>| {
-                templates::put_flow(fields, record, times, &record.counters);
+                let icmp = templates::icmp(record, false);
+                templates::put_flow(fields, (record, icmp), times, &record.counters);
             };
             self.made.flows += 1;
             return self.add(template, now, write);
         }
         let [there, back] = record.counters;
-        for (record, counters) in [(*record, there), (reversed(record), back)] {
+        let icmp = [false, true].map(|is_reply| templates::icmp(record, is_reply));
+        for (record, counters, icmp) in
+            [(*record, there, icmp[0]), (reversed(record), back, icmp[1])]
+        {
             if counters.packets > 0 {
                 let template = templates::of_flow(&record, false);
                 self.made.flows += 1;
                 self.add(template, now, |fields| {
-                    templates::put_flow(fields, &record, times, &[counters]);
+                    templates::put_flow(fields, (&record, icmp), times, &[counters]);
                 });
             }
         }
@@ -204,7 +189,7 @@ impl Encoder {
         let with = (now.seconds(), domain);
         for collector in &mut self.collectors {
             collector.renew_templates();
-            collector.send_templates(&self.templates, &mut self.own, with);
+            collector.send_templates(templates::ALL, &mut self.own, with);
             let counts = collector.counts();
             self.own.clear();
             self.own.record(&templates::STATISTICS, |fields| {

@@ -75,9 +75,9 @@ impl Exporter {
         let mailbox = Arc::new(Mailbox::default());
         let mut thread = Thread::new(flows, settings, &mailbox);
         thread.publish();
-        let builder = std::thread::Builder::new().name("ipfix".to_owned());
-        builder.spawn(move || thread.run())?;
-        flows.exports().follow(settings);
+        let (builder, flows) =
+            (std::thread::Builder::new().name("ipfix".to_owned()), flows.clone());
+        builder.spawn(move || thread.run(&mut flows.exports().walks()))?;
         Ok(Self { mailbox, settings: settings.clone() })
     }
 
@@ -138,8 +138,6 @@ struct Thread {
     flows: Arc<Flows>,
     settings: Settings,
     encoder: Encoder,
-    /// Of IPv4 and of IPv6.
-    walks: [Walk; 2],
     /// Reports that were left out.
     left_out: u64,
     /// Records that found no room, in the end and at the begin.
@@ -153,25 +151,23 @@ struct Thread {
 
 impl Thread {
     fn new(flows: &Arc<Flows>, settings: &Settings, mailbox: &Arc<Mailbox>) -> Self {
-        // What an earlier export has left.
-        let before = flows.exports().drain(RING, |_| {});
+        let before = flows.exports().lost();
         Self {
             mailbox: mailbox.clone(),
             flows: flows.clone(),
             settings: settings.clone(),
             encoder: Encoder::new(settings),
-            walks: [Walk::default(), Walk::default()],
             left_out: 0,
             unmade: (before, before),
             statistics: None,
             logged: (0, 0),
-            number: flows.exports().begin(),
+            number: flows.exports().begin(settings),
         }
     }
 
-    fn run(mut self) {
+    fn run(mut self, walks: &mut [Walk; 2]) {
         loop {
-            let taken = self.step(false);
+            let taken = self.step(walks, false);
             let contents = self.mailbox.lock();
             if contents.is_ended {
                 break;
@@ -181,19 +177,20 @@ impl Thread {
                 drop(waited.unwrap_or_else(PoisonError::into_inner));
             }
         }
-        self.finish();
+        self.finish(walks);
         self.mailbox.lock().is_over = true;
         self.mailbox.wakeup.notify_all();
     }
 
     /// Reports all flows, and lets collectors take what waits.
-    fn finish(&mut self) {
+    fn finish(&mut self, walks: &mut [Walk; 2]) {
+        walks.iter_mut().for_each(Walk::restart);
+        self.step(walks, true);
         let until = Instant::now() + LAST;
-        self.walks.iter_mut().for_each(Walk::restart);
-        self.step(true);
-        self.flows.exports().end(self.number);
         let now = self.now();
-        self.drain(now);
+        if self.flows.exports().end(self.number) {
+            self.drain(walks, now);
+        }
         // With what was lost until the end.
         self.encoder.statistics(self.lost(), now);
         while !self.encoder.collectors.iter().all(Collector::is_idle) && Instant::now() < until {
@@ -211,13 +208,13 @@ impl Thread {
     }
 
     /// Does what is to be done; how many records there were.
-    fn step(&mut self, is_last: bool) -> u64 {
+    fn step(&mut self, walks: &mut [Walk; 2], is_last: bool) -> u64 {
         let now = self.now();
         let denials = self.receive();
         self.encoder.service(now);
-        let taken = self.drain(now);
+        let taken = self.drain(walks, now);
         if self.settings.flows {
-            self.walk(is_last, now);
+            self.walk(walks, is_last, now);
         }
         denials.iter().for_each(|denial| self.encoder.denial(denial, now));
         self.encoder.flush(now);
@@ -246,11 +243,12 @@ impl Thread {
     }
 
     /// Takes what workers report; how many records.
-    fn drain(&mut self, now: Moment) -> u64 {
-        let Self { flows, encoder, walks, settings, logged, .. } = self;
+    fn drain(&mut self, walks: &mut [Walk; 2], now: Moment) -> u64 {
+        let Self { flows, encoder, settings, logged, .. } = self;
         let (exports, mut taken) = (flows.exports(), 0);
         let mut each = |record| match record {
-            Record::Began(flow) => encoder.session(&flow, true, now),
+            Record::Began(flow) if settings.nat_sessions => encoder.session(&flow, true, now),
+            Record::Began(_) => {}
             Record::Ended(flow) => {
                 if settings.nat_sessions {
                     encoder.session(&flow, false, now);
@@ -259,10 +257,11 @@ impl Thread {
                     end_flow(encoder, &mut walks[usize::from(!flow.is_ip4())], flow, now);
                 }
             }
-            Record::Nat(event) => {
+            Record::Nat(event) if settings.nat_events => {
                 log(&event, logged, now.tick);
                 encoder.event(&event, now);
             }
+            Record::Nat(_) => {}
         };
         self.unmade.0 = exports.drain(RING, |record| {
             taken += 1;
@@ -272,8 +271,8 @@ impl Thread {
     }
 
     /// Reports flows that go on and are due; all of them if the export ends.
-    fn walk(&mut self, is_last: bool, now: Moment) {
-        let Self { flows, encoder, walks, settings, left_out, .. } = self;
+    fn walk(&mut self, walks: &mut [Walk; 2], is_last: bool, now: Moment) {
+        let Self { flows, encoder, settings, left_out, .. } = self;
         let (flows, until): (&Flows, _) = (flows, now.instant + LAST);
         for (walk, is_ip4) in walks.iter_mut().zip([true, false]) {
             loop {

@@ -1,11 +1,11 @@
 //! What was reported of flows that go on, by their ids: later records have what came since then.
 
+use std::collections::HashMap;
+
 use stoa_tables::flow_table::Counters;
 
-/// Flows of a page.
-const PAGE: usize = 256;
-/// Pages, at most: a million flows, 60 MB.
-const PAGES: usize = 4_096;
+/// Flows, at most: a million, in 100 MB.
+const FLOWS: usize = 1 << 20;
 
 /// Ticks for which a report is kept when its flow has ended: the last record arrives in a few steps of the exporter.
 const GONE: u32 = 2;
@@ -23,88 +23,59 @@ pub struct Report {
     pub gone: Option<u32>,
 }
 
-/// The flows of one table of which something was reported.
+/// The flows of one table of which something was reported, by their ids.
 #[derive(Default)]
-pub struct Reported {
-    pages: Vec<Option<Box<Page>>>,
-    used: usize,
-}
-
-struct Page {
-    reports: [Option<Report>; PAGE],
-    count: usize,
-}
+pub struct Reported(HashMap<u32, Report>);
 
 impl Reported {
     /// What was reported of a flow.
     pub fn get(&self, id: u32, start: u32) -> Option<Report> {
-        let page = self.pages.get(id as usize / PAGE)?.as_ref()?;
-        page.reports[id as usize % PAGE].filter(|report| report.start == start)
+        self.0.get(&id).filter(|report| report.start == start).copied()
     }
 
     /// Notes a report; whether there is room for it.
     pub fn set(&mut self, id: u32, report: Report) -> bool {
-        let at = id as usize / PAGE;
-        if self.pages.len() <= at {
-            self.pages.resize_with(at + 1, || None);
+        let has_room = self.0.len() < FLOWS || self.0.contains_key(&id);
+        if has_room {
+            self.0.insert(id, report);
         }
-        let page = match &mut self.pages[at] {
-            Some(page) => page,
-            None if self.used >= PAGES => return false,
-            none => {
-                self.used += 1;
-                none.insert(Box::new(Page { reports: [None; PAGE], count: 0 }))
-            }
-        };
-        let place = &mut page.reports[id as usize % PAGE];
-        page.count += usize::from(place.is_none());
-        *place = Some(report);
-        true
+        has_room
     }
 
-    /// Forgets a flow, and returns what was reported of it.
+    /// Forgets a flow, and returns what was reported of it. Another one may have its id by now: that stays.
     pub fn take(&mut self, id: u32, start: u32) -> Option<Report> {
-        let report = self.get(id, start);
-        self.forget(id);
-        report
-    }
-
-    /// Forgets whatever has an id.
-    pub fn forget(&mut self, id: u32) {
-        let Some(place) = self.pages.get_mut(id as usize / PAGE) else { return };
-        let Some(page) = place else { return };
-        page.count -= usize::from(page.reports[id as usize % PAGE].take().is_some());
-        if page.count == 0 {
-            *place = None;
-            self.used -= 1;
-        }
+        let report = self.get(id, start)?;
+        self.0.remove(&id);
+        Some(report)
     }
 
     /// Notes that there is no flow with this id any more. Its last record may still be on its way, and needs what was
     /// reported: that is forgotten some ticks later only, in case the record was lost.
     pub fn note_gone(&mut self, id: u32, now: u32) {
-        let page = self.pages.get_mut(id as usize / PAGE).and_then(Option::as_mut);
-        let Some(report) = page.and_then(|it| it.reports[id as usize % PAGE].as_mut()) else {
-            return;
-        };
+        let Some(report) = self.0.get_mut(&id) else { return };
         let since = *report.gone.get_or_insert(now);
         if now.wrapping_sub(since) > GONE {
-            self.forget(id);
+            self.0.remove(&id);
         }
     }
 
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
-        self.used == 0
+        self.0.is_empty()
     }
 }
 
-/// What has passed since a report.
+/// Bits of the counters of a flow.
+const PACKET_BITS: u32 = 40;
+const BYTE_BITS: u32 = 48;
+
+/// What has passed since a report. Counters begin again at 0 when they are full.
 pub fn since(now: [Counters; 2], report: Option<&Report>) -> [Counters; 2] {
     let Some(report) = report else { return now };
+    let difference = |now: u64, then: u64, bits: u32| now.wrapping_sub(then) & ((1 << bits) - 1);
     std::array::from_fn(|at| Counters {
-        packets: now[at].packets.saturating_sub(report.counters[at].packets),
-        bytes: now[at].bytes.saturating_sub(report.counters[at].bytes),
+        packets: difference(now[at].packets, report.counters[at].packets, PACKET_BITS),
+        bytes: difference(now[at].bytes, report.counters[at].bytes, BYTE_BITS),
     })
 }
 
@@ -146,18 +117,22 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_pages() {
+    fn there_is_room_for_so_many_flows() {
         let mut all = Reported::default();
-        for page in 0..PAGES as u32 {
-            assert!(all.set(page * PAGE as u32, report(1, 1)));
-        }
-        let next = (PAGES * PAGE) as u32;
+        (0..FLOWS as u32).for_each(|id| assert!(all.set(id, report(1, 1))));
+        let next = FLOWS as u32;
         assert!(!all.set(next, report(1, 1)));
-        assert!(all.set(1, report(1, 1)), "its page is there");
-        all.forget(0);
-        assert!(!all.set(next, report(1, 1)));
-        all.forget(1);
+        assert!(all.set(1, report(1, 2)), "its report is there");
+        all.take(0, 1);
         assert!(all.set(next, report(1, 1)));
+    }
+
+    #[test]
+    fn counters_begin_again() {
+        let full = Counters { packets: (1 << PACKET_BITS) - 1, bytes: (1 << BYTE_BITS) - 10 };
+        let former = Report { counters: [full; 2], ..report(1, 0) };
+        let now = [Counters { packets: 2, bytes: 20 }; 2];
+        assert_eq!(since(now, Some(&former)), [Counters { packets: 3, bytes: 30 }; 2]);
     }
 
     proptest! {
@@ -168,12 +143,11 @@ mod tests {
             let (mut all, mut model) = (Reported::default(), BTreeMap::new());
             for (at, (id, start, what)) in steps.into_iter().enumerate() {
                 match what {
-                    0 => {
-                        all.forget(id);
-                        model.remove(&id);
-                    }
-                    1 => {
-                        let expected = model.remove(&id).filter(|it: &Report| it.start == start);
+                    0 | 1 => {
+                        let expected = model.get(&id).copied().filter(|it: &Report| it.start == start);
+                        if expected.is_some() {
+                            model.remove(&id);
+                        }
                         prop_assert_eq!(all.take(id, start), expected);
                     }
                     _ => {

@@ -2,13 +2,14 @@
 //! room is counted.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stoa_engine::counters::Counter;
 use stoa_tables::flow_table::{FlowEntry, FlowKey, Tuple};
 
 use super::record::{EndReason, FlowRecord, NatEvent, Record};
 use super::settings::Settings;
+use super::walk::Walk;
 
 /// Records that wait for the exporter, of a worker and family. It takes them 50 times a second. Memory that was never
 /// used takes no room.
@@ -114,34 +115,57 @@ impl Writer {
 pub struct Exports {
     switches: Arc<Switches>,
     rings: Mutex<Vec<(rtrb::Consumer<Record>, Arc<Counter>)>>,
+    /// What was reported of IPv4 and of IPv6 flows that go on. The exporter that works has it: the next one begins when
+    /// that is over, and reports what came since then.
+    walks: Mutex<[Walk; 2]>,
 }
 
 impl Exports {
     /// Nothing is exported. `secret`: a random word.
     pub fn new(secret: u64) -> Self {
         let switches = Switches { secret: secret as u32, ..Switches::default() };
-        Self { switches: Arc::new(switches), rings: Mutex::default() }
+        Self { switches: Arc::new(switches), rings: Mutex::default(), walks: Mutex::default() }
     }
 
     /// The end of one more worker.
     pub fn writer(&self) -> Writer {
         let (ring, reader) = rtrb::RingBuffer::new(RING);
         let lost = Arc::new(Counter::default());
-        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
-        rings.push((reader, lost.clone()));
+        self.rings().push((reader, lost.clone()));
         Writer { switches: self.switches.clone(), ring, lost, events: (0, 0) }
     }
 
-    /// Another exporter begins, with this number.
-    pub fn begin(&self) -> u32 {
+    /// Waits for the end of the exporter that works, and takes its place.
+    pub fn walks(&self) -> MutexGuard<'_, [Walk; 2]> {
+        self.walks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rings(&self) -> MutexGuard<'_, Vec<(rtrb::Consumer<Record>, Arc<Counter>)>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another exporter begins, with this number and these settings.
+    pub fn begin(&self, settings: &Settings) -> u32 {
+        // The one before may end at this moment.
+        let _rings = self.rings();
+        self.follow(settings);
         self.switches.exporter.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// The exporter with this number ends: workers report nothing any more, unless another one has begun.
-    pub fn end(&self, number: u32) {
-        if self.switches.exporter.load(Ordering::Relaxed) == number {
+    /// The exporter with this number ends: workers report nothing any more, unless another one has begun. Whether it is
+    /// the last one.
+    pub fn end(&self, number: u32) -> bool {
+        let _rings = self.rings();
+        let is_last = self.switches.exporter.load(Ordering::Relaxed) == number;
+        if is_last {
             self.switches.what.store(0, Ordering::Relaxed);
         }
+        is_last
+    }
+
+    /// Records that have found no room so far.
+    pub fn lost(&self) -> u64 {
+        self.rings().iter().map(|(_, lost)| lost.get()).sum()
     }
 
     /// Has workers report what these settings say.
@@ -164,7 +188,7 @@ impl Exports {
     /// Takes what workers have reported, at most `most` of each; returns how many have found no room so far.
     pub fn drain(&self, most: usize, mut each: impl FnMut(Record)) -> u64 {
         let (mut lost, mut taken) = (0, 0);
-        for (ring, of_worker) in &mut *self.rings.lock().unwrap_or_else(PoisonError::into_inner) {
+        for (ring, of_worker) in &mut *self.rings() {
             while taken < most
                 && let Ok(record) = ring.pop()
             {
@@ -209,12 +233,12 @@ mod tests {
         let mut taken = 0;
         assert_eq!(exports.drain(2 * RING, |_| taken += 1), 3);
         assert_eq!(taken, RING);
-        let number = exports.begin();
-        exports.end(number.wrapping_sub(1));
+        let number = exports.begin(&on());
+        assert!(!exports.end(number.wrapping_sub(1)));
         writer.nat(event(1), 1);
         assert_eq!(exports.drain(RING, |_| taken += 1), 3);
         assert_eq!(taken, RING + 1, "another exporter has begun");
-        exports.end(number);
+        assert!(exports.end(number));
         writer.nat(event(1), 1);
         assert_eq!(exports.drain(RING, |_| panic!("nothing is exported any more")), 3);
     }

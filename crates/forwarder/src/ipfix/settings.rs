@@ -6,6 +6,9 @@ use stoa_api::text::{ip, ip_bytes};
 use stoa_api::v1;
 use stoa_wire::ipfix::LEAST;
 
+/// The largest message: what UDP over IPv4 carries.
+const MOST: usize = 65_507;
+
 /// Collectors, at most.
 pub const COLLECTORS: usize = 8;
 
@@ -85,9 +88,9 @@ impl Settings {
         let collectors: Vec<_> =
             message.collectors.iter().map(collector).collect::<Result<_, _>>()?;
         let message_size = usize::try_from(message.message_size).unwrap_or(usize::MAX);
-        if !collectors.is_empty() && !(LEAST..=usize::from(u16::MAX)).contains(&message_size) {
+        if !collectors.is_empty() && !(LEAST..=MOST).contains(&message_size) {
             let cause = format!("has messages of {message_size} bytes");
-            return Err((cause, "Use 512 to 65,535 bytes."));
+            return Err((cause, "Use 512 to 65,507 bytes."));
         }
         Ok(Self {
             collectors,

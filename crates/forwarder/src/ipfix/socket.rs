@@ -14,6 +14,9 @@ use super::settings::CollectorSettings;
 /// Bytes that Linux keeps of UDP until a card has taken them, if the machine's limit allows.
 const UDP_BUFFER: usize = 1 << 20;
 
+/// Milliseconds for which a collector may confirm nothing.
+const SILENCE_MS: u32 = 30_000;
+
 /// A connected UDP socket.
 ///
 /// # Errors
@@ -38,6 +41,8 @@ pub(super) fn tcp(to: &CollectorSettings) -> io::Result<TcpStream> {
     };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let descriptor = socket(family, SockType::Stream, flags, None)?;
+    // A collector that has lost its power closes nothing.
+    let _ = setsockopt(&descriptor, sockopt::TcpUserTimeout, &SILENCE_MS);
     if to.source.is_some() {
         bind(descriptor.as_raw_fd(), &SockaddrStorage::from(to.local()))?;
     }
@@ -84,6 +89,11 @@ pub(super) fn write(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
         Err(error) if is_busy(&error) => Ok(0),
         written => written,
     }
+}
+
+/// An error that does not end by itself: neither is the socket full, nor has a collector refused a message.
+pub(super) fn is_lasting(error: &io::Error) -> bool {
+    !is_busy(error) && error.kind() != io::ErrorKind::ConnectionRefused
 }
 
 /// There is no room, or nothing to read.

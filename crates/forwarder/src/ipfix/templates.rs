@@ -114,15 +114,28 @@ pub fn of_event(event: &NatEvent) -> &'static Template {
     }
 }
 
-/// Ports of a record, and the type and code of ICMP. Flows of ICMP have the identifier in the place of the port of the
-/// end that asks, and the type of the request as the other one: identifiers are no ports (RFC 7012).
+/// Ports of a record. Flows of ICMP have an identifier and a type in their place, which are no ports (RFC 7012).
 #[inline]
-fn ports(protocol: u8, ports: [u16; 2]) -> ([u16; 2], u16) {
-    match protocol {
-        ICMP4 | ICMP6 => ([0, 0], ports[1] << 8),
-        _ if has_ports(protocol) => (ports, 0),
-        _ => ([0, 0], 0),
-    }
+fn ports(protocol: u8, ports: [u16; 2]) -> [u16; 2] {
+    if has_ports(protocol) { ports } else { [0, 0] }
+}
+
+/// Type and code of the first packet of an ICMP flow, or of its replies; 0 of other flows. Keys have the type of the
+/// request in the place of the destination port.
+#[inline]
+pub fn icmp(flow: &FlowRecord, is_reply: bool) -> u16 {
+    let (kind, protocol) = match flow.key.tuple {
+        Tuple::Ip4(it) => (it.destination_port, it.protocol),
+        Tuple::Ip6(it) => (it.destination_port, it.protocol),
+    };
+    let kind = match (protocol, is_reply) {
+        (ICMP4 | ICMP6, false) => kind,
+        (ICMP4, true) if kind == 8 => 0,
+        // Of other queries, the reply has the next number.
+        (ICMP4 | ICMP6, true) => kind + 1,
+        _ => 0,
+    };
+    kind << 8
 }
 
 fn put_counters(fields: &mut Fields<'_>, counters: Counters) {
@@ -134,12 +147,12 @@ fn put_ports(fields: &mut Fields<'_>, ports: [u16; 2]) {
     ports.into_iter().for_each(|port| fields.u16(port));
 }
 
-/// Writes a record of [`of_flow`]. `times_ms`: of its first and its last packet, since 1970. `counters`: those of the
-/// original direction, and of the other one for a record that has both.
+/// Writes a record of [`of_flow`] with this type and code of ICMP. `times_ms`: of its first and its last packet, since
+/// 1970. `counters`: those of the original direction, and of the other one for a record that has both.
 #[inline]
 pub fn put_flow(
     fields: &mut Fields<'_>,
-    flow: &FlowRecord,
+    (flow, icmp): (&FlowRecord, u16),
     times_ms: [u64; 2],
     counters: &[Counters],
 ) {
@@ -155,8 +168,7 @@ pub fn put_flow(
             ([it.source_port, it.destination_port], it.protocol)
         }
     };
-    let (both, icmp) = ports(protocol, both);
-    put_ports(fields, both);
+    put_ports(fields, ports(protocol, both));
     fields.u8(protocol);
     fields.u16(icmp);
     fields.u8(flow.reason as u8);
@@ -166,7 +178,7 @@ pub fn put_flow(
     if let Some(after) = flow.translated {
         fields.u32(after.source);
         fields.u32(after.destination);
-        put_ports(fields, ports(protocol, [after.source_port, after.destination_port]).0);
+        put_ports(fields, ports(protocol, [after.source_port, after.destination_port]));
     }
 }
 
@@ -186,7 +198,8 @@ pub fn put_session(
     put_ports(fields, [before.source_port, after.source_port]);
     fields.u32(before.destination);
     fields.u32(after.destination);
-    put_ports(fields, [before.destination_port, after.destination_port]);
+    let destinations = [before.destination_port, after.destination_port];
+    put_ports(fields, if before.protocol == ICMP4 { [0, 0] } else { destinations });
 }
 
 /// Writes a record of [`of_event`].

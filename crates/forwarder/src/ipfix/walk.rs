@@ -94,7 +94,8 @@ impl Walk {
             if record.counters.iter().all(|it| it.packets == 0) {
                 continue;
             }
-            if self.reported.set(id, report) {
+            // There is no later report that needs to know the last one.
+            if self.reported.set(id, report) || is_last {
                 each(Due { record, reported_at: former.map(|it| it.at) });
             } else {
                 turn.left_out += 1;
@@ -118,7 +119,8 @@ impl Walk {
             return None;
         }
         if idle >= settings.idle_s {
-            return Some(EndReason::Idle);
+            // The timeout of a closed connection may be longer than that of the export.
+            return Some(EndReason::of_expired(flow.class()));
         }
         let since = former.map_or(age, |it| ticks(it.at, now));
         (since >= settings.active_s).then_some(EndReason::Active)

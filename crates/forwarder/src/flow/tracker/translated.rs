@@ -10,7 +10,7 @@ use super::{Admission, Opened, SUSPENDED, Seen, Side};
 use crate::flow::fields::Kind;
 use crate::flow::flows::{Flows, Now};
 use crate::flow::tcp::Tcp;
-use crate::ipfix::NatEvent;
+use crate::ipfix::{EndReason, NatEvent};
 use crate::nat::mappings::End;
 
 /// The bit of the word of a mapping of flows that began outside.
@@ -205,6 +205,10 @@ impl Side {
         let ended = Ended { zone: 0, ..Ended::of(&flow) };
         self.owner.remove(id).ok()?;
         self.note_ended(&ended);
+        if flow.counters(Direction::Original).packets > 1 {
+            // Its successor counts the packet that it is made for, and no other one.
+            self.export.ended(&self.reader.entry(id), || EndReason::Forced);
+        }
         Some(new)
     }
 
