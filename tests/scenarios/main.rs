@@ -9,6 +9,7 @@ mod af_xdp;
 mod arping;
 mod bfd;
 mod bfd_link;
+mod cgnat;
 mod chaos;
 mod commits;
 mod convergence;

@@ -10,19 +10,19 @@ use stoa_lab::{
 };
 use stoa_scenarios::{Scenario, side};
 
-const PORT: u16 = 8000;
+pub const PORT: u16 = 8000;
 /// External addresses: hosts outside have a route to them.
 const EXTERNAL: &str = "203.0.113.0/24";
-const POOL: &str = "203.0.113.16/28";
+pub const POOL: &str = "203.0.113.16/28";
 /// Stands for the server inside, at port 8080.
 const FORWARDED: &str = "203.0.113.5";
 /// Stands for the server inside, at all ports.
 const ALONE: &str = "203.0.113.40";
 
 /// host-a is inside, host-b outside, host-c a server inside. Each answers with the address and port that it sees.
-struct Lab {
-    scenario: Scenario,
-    configuration: Value,
+pub struct Lab {
+    pub scenario: Scenario,
+    pub configuration: Value,
     _servers: Vec<Background>,
 }
 
@@ -46,7 +46,7 @@ fn serve(host: &Host) -> Result<Background> {
 }
 
 /// Who a server sees: address and port. An error without an answer.
-fn seen_by(host: &Host, address: &str, port: u16) -> Result<(Ipv4Addr, u16)> {
+pub fn seen_by(host: &Host, address: &str, port: u16) -> Result<(Ipv4Addr, u16)> {
     let url = format!("http://{address}:{port}/");
     let arguments = ["-sS", "--max-time", "5", "--noproxy", "*", &url];
     let answer = host.command(Tool::CURL)?.args(arguments).run()?.ok()?.stdout;
@@ -64,7 +64,7 @@ fn curl(host: &Host, address: &str, port: u16) -> Result<Option<i32>> {
 
 impl Lab {
     /// Everything that goes to host-b is translated by this policy, with these mappings.
-    fn begin(policy: &Value, mappings: &[Value]) -> Result<Lab> {
+    pub fn begin(policy: &Value, mappings: &[Value]) -> Result<Lab> {
         let sides = [side("host-a", 1)?, side("host-b", 2)?, side("host-c", 3)?];
         let topology = Topology::new(&sides)?;
         topology.host("host-b").namespace().ip(&["route", "add", EXTERNAL, "via", "198.18.2.1"])?;
@@ -76,11 +76,11 @@ impl Lab {
         Ok(Lab { _servers: hosts?, configuration, scenario: Scenario { router, topology } })
     }
 
-    fn host(&self, label: &str) -> &Host {
+    pub fn host(&self, label: &str) -> &Host {
         self.scenario.host(label)
     }
 
-    fn router(&self) -> &Router {
+    pub fn router(&self) -> &Router {
         &self.scenario.router
     }
 

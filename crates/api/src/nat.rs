@@ -1,5 +1,9 @@
 //! Address translation: limits and defaults that both sides use.
 
+mod deterministic;
+
+pub use deterministic::{Deterministic, Range4, Refused, user_of};
+
 /// The most policies of all instances.
 pub const POLICIES: usize = 255;
 
@@ -11,3 +15,23 @@ pub const ADDRESSES: u64 = 65_536;
 
 /// First and last external port of a policy where none are configured: those that are not well known.
 pub const PORTS: (u32, u32) = (1_024, 65_535);
+
+/// The most port blocks of all policies. The forwarder has room for twice as many, so that those of a policy that
+/// changes need not end first.
+pub const BLOCKS: u64 = 2_097_152;
+
+/// Ports of a block, at least: a host with fewer can hardly open a web page.
+pub const BLOCK_SIZE_LEAST: u32 = 32;
+
+/// Blocks that a subscriber may have where no other number is configured, and at most.
+pub const BLOCKS_OF_SUBSCRIBER: u32 = 4;
+/// As above.
+pub const BLOCKS_OF_SUBSCRIBER_MOST: u32 = 32;
+
+/// Seconds for which a block without ports in use stays with its subscriber (RFC 6888 REQ-8), by default and at most.
+pub const BLOCK_TIMEOUT_S: u32 = 120;
+/// As above: a day.
+pub const BLOCK_TIMEOUT_MOST_S: u32 = 86_400;
+
+/// The shortest prefix of a subscriber.
+pub const SUBSCRIBER_LENGTH_LEAST: u32 = 8;

@@ -126,10 +126,6 @@ const NODES: &[(&str, &str)] = &[
     ),
     ("/ietf-nat:nat/instances/instance/policy/subscriber-mask-v6", "NAT44 has no IPv6 subscribers"),
     (
-        "/ietf-nat:nat/instances/instance/policy/port-set",
-        "blocks of ports for each subscriber are not built yet",
-    ),
-    (
         "/ietf-nat:nat/instances/instance/policy/timers",
         "a flow profile of the rule that accepts a flow has its timeouts (stoa-acl:flow-profile)",
     ),
@@ -152,7 +148,7 @@ const NODES: &[(&str, &str)] = &[
     ),
     (
         "/ietf-nat:nat/instances/instance/connection-limits",
-        "the rate-limit of an access list entry limits new flows",
+        "port-quota limits what a subscriber has, the rate-limit of an access list entry its new flows",
     ),
     (
         "/ietf-nat:nat/instances/instance/notification-limits",

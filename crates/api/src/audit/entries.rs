@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Kind, Tally};
-use crate::nat::PORTS;
+use crate::nat::{BLOCK_TIMEOUT_S, BLOCKS_OF_SUBSCRIBER, PORTS};
 use crate::text::{ip_bytes, ip_text};
 use crate::v1;
 
@@ -78,7 +78,17 @@ pub fn nat_policy(tally: &mut Tally, place: usize, policy: v1::NatPolicy) {
     let key = format!("{}/{}, number {}", policy.instance, policy.policy, place + 1);
     let or = |port: u32, default| if port == 0 { default } else { port };
     let mapping = if policy.static_only { 0 } else { policy.mapping };
+    let blocks = policy.blocks.map(|it| v1::NatPortBlocks {
+        limit: or(it.limit, BLOCKS_OF_SUBSCRIBER),
+        timeout_s: or(it.timeout_s, BLOCK_TIMEOUT_S),
+        subscriber_length: or(it.subscriber_length, 32),
+        ..it
+    });
+    let mut quotas = policy.quotas.clone();
+    quotas.sort_by_key(|it| it.protocol);
     let entry = v1::NatPolicy {
+        blocks,
+        quotas,
         mapping,
         first_port: or(policy.first_port, PORTS.0),
         last_port: or(policy.last_port, PORTS.1),

@@ -9,6 +9,7 @@ use stoa_api::nat::{MAPPINGS, POLICIES};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
+use super::blocks;
 use super::mappings::{Mapping, mappings};
 use super::overlaps;
 use super::paths::{INSTANCES, instance_path, mapping_path};
@@ -60,6 +61,7 @@ impl Capability for Translation {
             }
         }
         overlaps::check(&of_policies, &of_mappings, errors);
+        blocks::check(&of_policies, errors);
         check_counts(&nat, errors);
         translated.desired.nat = (nat != v1::Nat::default()).then_some(nat);
     }
@@ -161,6 +163,9 @@ fn desired_policy(policy: &Policy<'_>, exempt: &[Ipv4Net]) -> v1::NatPolicy {
         mapping: mapping.into(),
         filtering: filtering.into(),
         static_only: policy.is_static_only,
+        blocks: policy.blocks.as_ref().map(|it| it.message),
+        quotas: policy.blocks.as_ref().map_or_else(Vec::new, |it| it.quotas.clone()),
+        silent: policy.is_silent,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Network address translation of IPv4 (RFC 8512): policies and static mappings, what a commit warns about, state and
 //! metrics.
 
+mod blocks;
 mod capability;
 mod mappings;
 mod overlaps;

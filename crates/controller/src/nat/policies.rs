@@ -6,6 +6,7 @@ use ipnet::Ipv4Net;
 use stoa_api::nat::{ADDRESSES, PORTS};
 use stoa_yang::error::ValidationErrors;
 
+use super::blocks::{Blocks, blocks};
 use super::paths::{instance_path, policy_path, pool_path};
 use super::values::{Ports, ip4, ports, unicast};
 use crate::config::model::{
@@ -28,6 +29,8 @@ pub(super) struct Policy<'a> {
     pub(super) filtering: FilteringType,
     /// Sources without a static mapping of their own are not translated.
     pub(super) is_static_only: bool,
+    pub(super) blocks: Option<Blocks>,
+    pub(super) is_silent: bool,
 }
 
 /// A leaf with a few values of which Stoa has some.
@@ -52,6 +55,13 @@ pub(super) fn policies<'a>(
         all.filter_map(|it| policy((instance.id, it), interfaces, errors)).collect();
     for policy in &mut found {
         policy.is_static_only = is_static_only;
+        if is_static_only && policy.blocks.is_some() {
+            errors.add(
+                format!("{}/port-allocation-type", policy_path(instance.id, policy.id)),
+                "an instance of the type basic-nat44 gives no ports to anybody",
+                "Remove it, or set the type of the instance to ietf-nat:napt44.",
+            );
+        }
         if let Some((pool, _)) = policy.pools.first().filter(|_| is_static_only) {
             errors.add(
                 pool_path(instance.id, policy.id, *pool),
@@ -93,7 +103,7 @@ fn policy<'a>(
         let leaf = format!("{path}/subscriber-match[match-id='{}']/subnet", it.match_id);
         ip4(&it.subnet, &leaf, errors)
     });
-    let subscribers = subscribers.collect();
+    let subscribers: Vec<_> = subscribers.collect();
     let of_pool = |ExternalPool { pool_id, external_ip_pool }: &ExternalPool| {
         let leaf = pool_path(instance, given.id, *pool_id);
         Some((*pool_id, unicast(external_ip_pool, &leaf, errors)?))
@@ -120,6 +130,8 @@ fn policy<'a>(
             &[&interface],
         );
     }
+    let ports = range.unwrap_or(PORTS);
+    let blocks = blocks(&path, given, (&subscribers, &pools, ports), errors);
     Some(Policy {
         instance,
         id: given.id,
@@ -127,10 +139,12 @@ fn policy<'a>(
         vrf: &of.vrf,
         subscribers,
         pools,
-        ports: range.unwrap_or(PORTS),
+        ports,
         mapping: given.mapping_type.unwrap_or(MappingType::Eim),
         filtering: given.filtering_type.unwrap_or(FilteringType::Edf),
         is_static_only: false,
+        blocks,
+        is_silent: given.refusal.as_deref() == Some("silent"),
     })
 }
 
@@ -157,7 +171,7 @@ fn unsupported(given: &NatPolicy, path: &str, errors: &mut ValidationErrors) {
         Choice {
             leaf: "port-allocation-type",
             value: given.port_allocation_type.as_deref(),
-            supported: "port-preservation",
+            supported: "port-preservation or port-range-allocation",
             reason: "a packet keeps its port if it is free, and gets a random one otherwise",
         },
         Choice {
@@ -174,7 +188,7 @@ fn unsupported(given: &NatPolicy, path: &str, errors: &mut ValidationErrors) {
         },
     ];
     for Choice { leaf, value, supported, reason } in choices {
-        if let Some(value) = value.filter(|value| *value != supported) {
+        if let Some(value) = value.filter(|value| !supported.split(" or ").any(|it| it == *value)) {
             let cause = format!("Stoa does not have \"{value}\": {reason}");
             errors.add(
                 format!("{path}/{leaf}"),
@@ -190,13 +204,6 @@ fn unsupported(given: &NatPolicy, path: &str, errors: &mut ValidationErrors) {
             format!("{path}/filtering-type"),
             "with mapping-type edm, an external port belongs to one connection: nobody else can use it",
             "Set it to edf, or remove it; or set mapping-type to eim.",
-        );
-    }
-    if let Some(quota) = given.port_quota.first() {
-        errors.add(
-            format!("{path}/port-quota[quota-type='{}']", quota.quota_type),
-            "ports are not counted by subscriber",
-            "Remove it.",
         );
     }
 }

@@ -80,7 +80,7 @@ fn capabilities() -> Value {
         "restricted-port-support": true,
         "static-mapping-support": true,
         "port-randomization-support": true,
-        "port-range-allocation-support": false,
+        "port-range-allocation-support": true,
         "port-preservation-suport": true,
         "address-roundrobin-support": false,
         "paired-address-pooling-support": true,
@@ -95,12 +95,19 @@ fn capabilities() -> Value {
 }
 
 fn policy(state: &v1::NatPolicyState) -> Option<Value> {
+    let has_blocks = state.blocks > 0;
+    let of_blocks = |value| if has_blocks { number(value) } else { Value::Null };
     let statistics = object([
         ("active-flows", number(state.flows)),
         ("active-mappings", number(state.dynamic_mappings)),
         ("created-flows", number(state.created_flows)),
         ("no-port-packets", number(state.out_of_ports)),
         ("no-address-packets", number(state.no_address)),
+        ("over-quota-packets", number(state.over_quota)),
+        ("port-sets", of_blocks(state.blocks)),
+        ("used-port-sets", of_blocks(state.used_blocks)),
+        ("unused-port-sets", of_blocks(state.unused_blocks)),
+        ("active-subscribers", of_blocks(state.subscribers)),
         ("table-full-packets", number(state.table_full)),
     ]);
     let id = state.policy.as_ref()?.policy;
@@ -112,7 +119,12 @@ fn traffic_statistics(instance: &Instance<'_>, traffic: Option<&v1::ListNatReply
     let sum = |of: fn(&v1::NatPolicyState) -> u64| -> u64 {
         instance.policies.iter().map(|state| of(state)).sum()
     };
-    let dropped = [sum(|it| it.out_of_ports), sum(|it| it.no_address), sum(|it| it.table_full)];
+    let dropped = [
+        sum(|it| it.out_of_ports),
+        sum(|it| it.no_address),
+        sum(|it| it.table_full),
+        sum(|it| it.over_quota),
+    ];
     let count = |of: fn(&v1::ListNatReply) -> u64| traffic.map_or(Value::Null, |it| number(of(it)));
     object([
         ("sent-packets", count(|it| it.out_packets)),
@@ -122,6 +134,7 @@ fn traffic_statistics(instance: &Instance<'_>, traffic: Option<&v1::ListNatReply
         ("dropped-packets", number(dropped.iter().sum())),
         ("dropped-port-packets", number(dropped[0])),
         ("dropped-address-packets", number(dropped[1])),
+        ("dropped-port-limit-packets", number(dropped[3])),
     ])
 }
 
@@ -181,6 +194,7 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
             ("no-port", it.out_of_ports),
             ("no-address", it.no_address),
             ("table-full", it.table_full),
+            ("quota", it.over_quota),
         ];
         let [instance, policy] = labels(policy);
         counts.map(|(reason, count)| {
@@ -189,6 +203,20 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
     };
     let help = "Packets that a policy could not translate";
     page.counters("nat44_dropped", "packets", help, policies.flat_map(reasons))?;
+    let with_blocks = listed.policies.iter().take(METRICS).filter(|it| it.blocks > 0);
+    let with_blocks = with_blocks.filter_map(|it| Some((it.policy.as_ref()?, it)));
+    let uses = with_blocks.clone().flat_map(|(policy, it)| {
+        let free = it.blocks.saturating_sub(it.used_blocks + it.unused_blocks);
+        let states = [("used", it.used_blocks), ("unused", it.unused_blocks), ("free", free)];
+        let [instance, policy] = labels(policy);
+        states.map(|(state, count)| {
+            let labels = [instance.clone(), policy.clone(), ("state", state.to_owned())];
+            (labels, count as f64)
+        })
+    });
+    page.gauges("nat44_port_sets", "", "Port sets of a policy", uses)?;
+    let subscribers = with_blocks.map(|(policy, it)| (labels(policy), it.subscribers as f64));
+    page.gauges("nat44_subscribers", "", "Subscribers with port sets", subscribers)?;
     let ways =
         [("out", listed.out_packets, listed.out_bytes), ("in", listed.in_packets, listed.in_bytes)];
     let of = |direction: &str| [("direction", direction.to_owned())];

@@ -1,5 +1,6 @@
 //! What instances translate to, what is refused, and what a commit warns about.
 
+mod blocks;
 mod state;
 
 use std::path::Path;

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use stoa_api::nat::user_of;
 use stoa_api::v1;
 use tonic::Status;
 
@@ -58,8 +59,25 @@ impl Service {
         request: v1::NatWhoisRequest,
     ) -> Result<v1::NatWhoisReply, Status> {
         self.check_vrf(request.vrf.as_deref().unwrap_or_default())?;
-        let found = self.connection.nat_client().nat_whois(request).await;
-        found.map(tonic::Response::into_inner).map_err(failed)
+        let found = self.connection.nat_client().nat_whois(request.clone()).await;
+        match found {
+            Ok(found) => Ok(found.into_inner()),
+            // What follows from the configuration is known without the forwarder.
+            Err(status) => self.deterministic(&request).ok_or_else(|| failed(status)),
+        }
+    }
+
+    /// The subscribers that an external end or an internal address has by arithmetic; `None`: there are none.
+    fn deterministic(&self, request: &v1::NatWhoisRequest) -> Option<v1::NatWhoisReply> {
+        let address = |bytes: &[u8]| <[u8; 4]>::try_from(bytes).ok().map(u32::from_be_bytes);
+        let external = address(&request.external).zip(u16::try_from(request.port).ok());
+        let internal = address(&request.internal);
+        let users: Vec<_> = self.connection.with_configuration(|it| {
+            let policies = it.and_then(|it| it.desired.nat.as_ref()).map(|nat| &nat.policies);
+            let policies = policies.into_iter().flatten();
+            policies.filter_map(|it| user_of(it, internal, external)).collect()
+        });
+        (!users.is_empty()).then_some(v1::NatWhoisReply { users, known_since_unix_s: 0 })
     }
 }
 

@@ -200,6 +200,19 @@ impl Service {
         self.send_pages((filter, 0), page, sender).await;
     }
 
+    /// Sends blocks of ports.
+    pub(super) async fn list_nat_blocks_to(
+        &self,
+        filter: v1::NatBlockFilter,
+        sender: &Sender<Result<v1::NatBlock, Status>>,
+    ) {
+        let page = |state: &mut ForwarderState, (filter, first): (v1::NatBlockFilter, u32)| {
+            let (blocks, next) = state.list_nat_blocks(&filter, first);
+            (blocks, next.map(|next| (filter, next)))
+        };
+        self.send_pages((filter, 0), page, sender).await;
+    }
+
     /// Sends routes.
     pub(super) async fn list_routes_to(
         &self,

@@ -93,7 +93,8 @@ fn error(cause: IcmpCause) -> Error {
         | IcmpCause::AclInput
         | IcmpCause::AclOutput
         | IcmpCause::ZonePair
-        | IcmpCause::NoPort => Error::Unreachable(Unreachable::Prohibited),
+        | IcmpCause::NoPort
+        | IcmpCause::Quota => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::FragmentationNeeded { mtu },
         IcmpCause::Protocol | IcmpCause::NextHeader(_) => Error::Unreachable(Unreachable::Protocol),

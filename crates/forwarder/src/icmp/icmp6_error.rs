@@ -106,7 +106,8 @@ fn error(cause: IcmpCause, pointer: u32) -> Error {
         | IcmpCause::AclInput
         | IcmpCause::AclOutput
         | IcmpCause::ZonePair
-        | IcmpCause::NoPort => Error::Unreachable(Unreachable::Prohibited),
+        | IcmpCause::NoPort
+        | IcmpCause::Quota => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
         IcmpCause::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },

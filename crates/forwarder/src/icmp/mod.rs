@@ -57,6 +57,8 @@ pub enum IcmpCause {
     ZonePair,
     /// No external port is free.
     NoPort,
+    /// The subscriber has as many external ports as it may have.
+    Quota,
 }
 
 impl IcmpCause {
@@ -97,6 +99,7 @@ impl IcmpCause {
             Self::AclOutput => 19,
             Self::ZonePair => 20,
             Self::NoPort => 21,
+            Self::Quota => 22,
         }
     }
 
@@ -125,6 +128,7 @@ impl IcmpCause {
             19 => Self::AclOutput,
             20 => Self::ZonePair,
             21 => Self::NoPort,
+            22 => Self::Quota,
             _ => Self::NoRoute,
         }
     }
@@ -155,6 +159,7 @@ impl IcmpCause {
             Self::AclOutput => Drop::AclOutput,
             Self::ZonePair => Drop::ZonePair,
             Self::NoPort => Drop::Nat44NoPort,
+            Self::Quota => Drop::Nat44Quota,
         }
     }
 }
@@ -188,6 +193,7 @@ mod tests {
             IcmpCause::AclOutput,
             IcmpCause::ZonePair,
             IcmpCause::NoPort,
+            IcmpCause::Quota,
         ];
         for cause in all {
             assert_eq!(IcmpCause::of(cause.code()), cause);

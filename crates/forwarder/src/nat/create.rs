@@ -1,15 +1,15 @@
 //! First packets: which ends they get, and the flow that remembers it. Nothing here is in the way of further packets.
 
 use stoa_tables::flow_hash::Flow;
-use stoa_tables::flow_table::{Ends, FlowError, FlowKey, Tuple};
+use stoa_tables::flow_table::{Ends, FlowKey, Tuple};
 use stoa_wire::protocol::ICMP4;
 
-use super::choice::Ports;
+use super::choice::{self, Ports};
 use super::first::First;
 use super::mappings::End;
 use super::rewrite::has_free_ports;
 use super::statics::StaticEnd;
-use super::{Counts, Filtering, Mapping, Nat, NatWorker, Outbound, Policy, choice};
+use super::{Counts, Filtering, Mapping, Nat, NatWorker, Outbound, Policy};
 use crate::acl;
 use crate::drops::Drop;
 use crate::flow::flows::Now;
@@ -52,6 +52,7 @@ impl Maker<'_> {
         decision: Outbound<'_>,
         vrf: u16,
     ) -> Result<Ends, Drop> {
+        self.worker.is_silent = false;
         first.begins_flow()?;
         let Flow { destination, source_port, destination_port, protocol, .. } = first.flow();
         // Its replies, when the source has this end.
@@ -89,6 +90,7 @@ impl Maker<'_> {
         vrf: u16,
         reply: impl Fn(u32, u16) -> FlowKey,
     ) -> Result<Ends, Drop> {
+        self.worker.is_silent = policy.is_silent;
         let made = if policy.mapping == Mapping::EndpointIndependent
             && has_free_ports(first.flow().protocol)
         {
@@ -99,6 +101,7 @@ impl Maker<'_> {
         match made {
             Ok(_) => Counts::add(&policy.counts.created),
             Err(Drop::Nat44NoPort) => Counts::add(&policy.counts.out_of_ports),
+            Err(Drop::Nat44Quota) => Counts::add(&policy.counts.over_quota),
             Err(Drop::Nat44NoAddress) => Counts::add(&policy.counts.no_address),
             Err(Drop::Nat44TableFull | Drop::FlowTableFull) => {
                 Counts::add(&policy.counts.table_full);
@@ -118,9 +121,8 @@ impl Maker<'_> {
         vrf: u16,
         reply: impl Fn(u32, u16) -> FlowKey,
     ) -> Result<Ends, Drop> {
-        let (address, candidates) = self.external_ends(first.internal(), policy, vrf)?;
         let uses = Uses { number: policy.number, ..Uses::default() };
-        self.make(first, uses, |at| candidates.get(at).map(|port| reply(address, port)))
+        self.make_in_place(first, (policy, uses), vrf, reply)
     }
 
     fn by_mapping(
@@ -163,57 +165,31 @@ impl Maker<'_> {
             if let Some(id) = uses.mapping {
                 mappings.release(id);
                 if let Some(owner) = &mut owner {
-                    owner.give_up(mappings, id);
+                    owner.give_up(mappings, id, self.now.tick);
                 }
             }
             if is_held {
                 mappings.release_host(external, host);
                 if let Some(owner) = &mut owner {
-                    owner.give_up_host(mappings, external, host);
+                    owner.give_up_host(mappings, external, host, self.now.tick);
                 }
             }
         }
         made
     }
 
-    /// The external address that a policy gives an internal end, and the ports to try: not those of static mappings.
-    fn external_ends(
-        &mut self,
-        internal: End,
-        policy: &Policy,
-        vrf: u16,
-    ) -> Result<(u32, Ports), Drop> {
-        let hash = choice::hash(internal.address, internal.vrf);
-        let address = policy.address_of(hash).ok_or(Drop::Nat44NoAddress)?;
-        let (nat, protocol) = (self.nat, internal.protocol);
-        let is_free = |port: &u16| !is_static(nat, vrf, (protocol, address, *port));
-        let ports = self.ports(policy.ports, (protocol, internal.port));
-        Ok((address, ports.filter(is_free).collect()))
-    }
-
     /// The external end of an internal one, by its mapping, which is held.
     fn mapped(&mut self, internal: End, policy: &Policy, vrf: u16) -> Result<Source, Drop> {
         let mappings = self.shared.flows.mappings();
         let number = policy.number;
-        let uses = |id| Uses { number, mapping: Some(id), is_inbound: false };
+        let uses = |id| Uses { number, mapping: Some(id), ..Uses::default() };
         if let Some(known) = mappings.of_internal(internal, number) {
             let is_held = mappings.hold(known.id);
             let source = Source { external: known.external, uses: uses(known.id) };
             return is_held.then_some(source).ok_or(Drop::FlowContended);
         }
-        let (address, candidates) = self.external_ends(internal, policy, vrf)?;
-        let protocol = internal.protocol;
-        let owner = self.worker.owner().ok_or(Drop::FlowContended)?;
-        for port in candidates.iter() {
-            let external = End { address, port, protocol, vrf };
-            match owner.create(mappings, (internal, external), number, self.now.tick) {
-                Ok(id) => return Ok(Source { external, uses: uses(id) }),
-                Err(FlowError::ReplyKeyTaken) => {}
-                Err(FlowError::Contended) => return Err(Drop::FlowContended),
-                Err(_) => return Err(Drop::Nat44TableFull),
-            }
-        }
-        Err(Drop::Nat44NoPort)
+        let (external, id) = self.new_mapping(internal, policy, vrf)?;
+        Ok(Source { external, uses: uses(id) })
     }
 
     /// A packet to an external address: its new ends. `is_outside`: it comes from an external interface. `None`: there
@@ -232,7 +208,7 @@ impl Maker<'_> {
             let policies = self.nat.policies.iter();
             let by = policies.filter(|by| by.instance == it.instance && by.has_subscriber(source));
             let by = by.clone().next();
-            let uses = Uses { number, mapping: None, is_inbound: true };
+            let uses = Uses { number, is_inbound: true, ..Uses::default() };
             let internal = (end.address, end.port.unwrap_or(destination_port));
             return Some(self.reach_internal(first, (internal, uses), (is_outside, by)));
         }
@@ -253,7 +229,8 @@ impl Maker<'_> {
         if !is_let_in || !mappings.hold(known.id) {
             return None;
         }
-        let uses = Uses { number: policy.number, mapping: Some(known.id), is_inbound: true };
+        let (number, mapping) = (policy.number, Some(known.id));
+        let uses = Uses { number, mapping, is_inbound: true, ..Uses::default() };
         let internal = (known.internal.address, known.internal.port);
         Some(self.with_host(policy, (external, source), uses, |maker| {
             let made = maker.reach_internal(first, (internal, uses), (is_outside, Some(policy)));
@@ -272,6 +249,7 @@ impl Maker<'_> {
         ((address, port), uses): ((u32, u16), Uses),
         (is_outside, policy): (bool, Option<&Policy>),
     ) -> Result<Ends, Drop> {
+        self.worker.is_silent = policy.is_some_and(|it| it.is_silent);
         first.begins_flow()?;
         let Flow { source, destination, source_port, protocol, .. } = first.flow();
         let vrf = first.key.vrf;
@@ -317,15 +295,18 @@ impl Maker<'_> {
             return made;
         }
         // An external address that comes back to this flow.
-        let of_policy = policy.filter(|it| it.mapping != Mapping::Static);
-        let hash = choice::hash(source, vrf);
-        let own = of_policy.and_then(|it| it.address_of(hash)).unwrap_or(destination);
-        let range = of_policy.map_or((1024, u16::MAX), |it| it.ports);
-        let candidates: Ports = self.ports(range, (protocol, source_port)).collect();
-        self.make(first, uses, |at| candidates.get(at).map(|port| reply(own, port)))
+        let translates = |it: &&Policy| it.mapping != Mapping::Static && !it.pools.is_empty();
+        match policy.filter(translates) {
+            Some(policy) => self.make_in_place(first, (policy, uses), vrf, reply),
+            None => {
+                let range = (1024, u16::MAX);
+                let candidates: Ports = self.ports(range, (protocol, source_port)).collect();
+                self.make(first, uses, |at| candidates.get(at).map(|port| reply(destination, port)))
+            }
+        }
     }
 
-    fn ports(
+    pub(super) fn ports(
         &mut self,
         range: (u16, u16),
         internal: (u8, u16),
@@ -334,7 +315,7 @@ impl Maker<'_> {
     }
 
     /// Creates the flow with the first key of replies that is free. `reply_key`: the one to try, by number.
-    fn make(
+    pub(super) fn make(
         &mut self,
         first: &First<'_>,
         uses: Uses,
@@ -375,9 +356,4 @@ impl Maker<'_> {
         }
         Err(refused)
     }
-}
-
-/// Whether a static mapping has an external end.
-fn is_static(nat: &Nat, vrf: u16, (protocol, address, port): (u8, u32, u16)) -> bool {
-    nat.statics.of_external(vrf, (protocol, address, Some(port))).is_some()
 }

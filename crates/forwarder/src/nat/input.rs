@@ -155,7 +155,7 @@ impl Input {
                 }
                 Fate::Pass => {}
                 Fate::Drop(reason) => {
-                    refuse(vector, lane, reason);
+                    refuse(vector, lane, reason, slow.worker.is_silent);
                     is_any = true;
                 }
                 Fate::Foreign(owner) => {

@@ -16,6 +16,11 @@ use stoa_tables::flow_table::{
     NewFlow, Secret, Tuple,
 };
 
+use super::blocks::Blocks;
+
+/// The spare word of a mapping that has the number of its block, plus one.
+const BLOCK: usize = 0;
+
 /// In place of the number of flows, plus one: the mapping does not count yet, or not any more. So memory is touched
 /// only when it is used.
 const OVER: u32 = 0;
@@ -79,6 +84,7 @@ pub struct Mappings {
     reader: FlowReader,
     counts: Box<[AtomicU32]>,
     capacity: u32,
+    blocks: Blocks,
 }
 
 impl Mappings {
@@ -93,12 +99,19 @@ impl Mappings {
         let table = FlowTable::new(&capacities, secret)?;
         let counts = (0..hosts + capacity).map(|_| AtomicU32::new(OVER)).collect();
         let reader = table.reader();
-        Ok(Self { table: Mutex::new(table), reader, counts, capacity })
+        let blocks = Blocks::default();
+        Ok(Self { table: Mutex::new(table), reader, counts, capacity, blocks })
     }
 
     /// How many fit.
     pub fn capacity(&self) -> u32 {
         self.capacity
+    }
+
+    /// The blocks of ports.
+    #[inline(always)]
+    pub fn blocks(&self) -> &Blocks {
+        &self.blocks
     }
 
     /// The part of a worker; `None`: somebody has it already.
@@ -200,7 +213,8 @@ pub struct MappingOwner {
 }
 
 impl MappingOwner {
-    /// Makes a mapping with one flow.
+    /// Makes a mapping with one flow, of a policy with this number. It has a use of the block, if there is one, until
+    /// it ends.
     ///
     /// # Errors
     /// [`FlowError::ReplyKeyTaken`]: another mapping has the external end. Others: there is no room, or another worker
@@ -209,11 +223,31 @@ impl MappingOwner {
         &mut self,
         all: &Mappings,
         (internal, external): (End, End),
-        policy: u32,
+        (policy, block): (u32, Option<u32>),
         now: u32,
     ) -> Result<u32, FlowError> {
         let (key, reply) = (internal.towards(policy), Some(external.of_nobody()));
-        self.insert(all, &NewFlow::new(key, reply), now)
+        let id = self.insert(all, &NewFlow::new(key, reply), now)?;
+        // Only this worker ends it, and reads this.
+        self.owner.entry(id).set_spare(BLOCK, block.map_or(0, |it| it + 1));
+        Ok(id)
+    }
+
+    /// Removes a mapping that has ended, and gives back its block.
+    fn remove(&mut self, all: &Mappings, id: u32, now: u32) {
+        let entry = all.reader.entry(id);
+        let block = entry.spare(BLOCK).unwrap_or(0).checked_sub(1);
+        let protocol = match entry.key().tuple {
+            Tuple::Ip4(it) => it.protocol,
+            Tuple::Ip6(_) => 0,
+        };
+        // One whose bucket another worker holds stays until the next look.
+        if self.owner.remove(id).is_ok() {
+            self.is_dirty = true;
+            if let Some(block) = block {
+                all.blocks.release(block, protocol, now);
+            }
+        }
     }
 
     /// Counts a flow of an external end to a host.
@@ -249,17 +283,17 @@ impl MappingOwner {
 
     /// Ends a mapping at once if it has no flow: the one that it was made for was refused. Otherwise refused packets
     /// would hold all ports for some seconds.
-    pub fn give_up(&mut self, all: &Mappings, id: u32) {
+    pub fn give_up(&mut self, all: &Mappings, id: u32, now: u32) {
         let is_own = all.reader.entry(id).owner() == self.owner.number();
-        if is_own && all.end(id) && self.owner.remove(id).is_ok() {
-            self.is_dirty = true;
+        if is_own && all.end(id) {
+            self.remove(all, id, now);
         }
     }
 
     /// The same for the flow of an external end to a host.
-    pub fn give_up_host(&mut self, all: &Mappings, external: End, host: u32) {
+    pub fn give_up_host(&mut self, all: &Mappings, external: End, host: u32, now: u32) {
         if let Some(id) = all.reader.find(&external.towards(host)).id() {
-            self.give_up(all, id);
+            self.give_up(all, id, now);
         }
     }
 
@@ -293,9 +327,8 @@ impl MappingOwner {
         let Some(count) = all.count(id) else { return };
         let is_young = now.wrapping_sub(entry.start()) < LINGER_S;
         let is_over = count.load(Ordering::Relaxed) == OVER || !is_young && all.end(id);
-        // One whose bucket another worker holds stays until the next look.
-        if is_over && self.owner.remove(id).is_ok() {
-            self.is_dirty = true;
+        if is_over {
+            self.remove(all, id, now);
         }
     }
 
@@ -322,18 +355,18 @@ mod tests {
     fn a_mapping_whose_flow_is_refused_ends_at_once() {
         let all = Mappings::new(16, &Secret([7; 64])).unwrap();
         let mut owner = all.owner(0, 0).unwrap();
-        let id = owner.create(&all, (end(1), end(5001)), 3, 0).unwrap();
-        owner.give_up(&all, id);
+        let id = owner.create(&all, (end(1), end(5001)), (3, None), 0).unwrap();
+        owner.give_up(&all, id, 0);
         assert_eq!(all.of_internal(end(1), 3).map(|it| it.id), Some(id), "it has a flow");
         all.release(id);
         assert!(all.of_external(end(5001)).is_some(), "a new flow would find it");
-        owner.give_up(&all, id);
+        owner.give_up(&all, id, 0);
         assert_eq!((all.of_internal(end(1), 3), all.of_external(end(5001))), (None, None));
-        assert!(owner.create(&all, (end(2), end(5001)), 3, 0).is_ok(), "its port is free");
+        assert!(owner.create(&all, (end(2), end(5001)), (3, None), 0).is_ok(), "its port is free");
         owner.hold_host(&all, (end(5001), 9), 0).unwrap();
         assert!(all.reaches(end(5001), 9));
         all.release_host(end(5001), 9);
-        owner.give_up_host(&all, end(5001), 9);
+        owner.give_up_host(&all, end(5001), 9, 0);
         owner.hold_host(&all, (end(5001), 9), 0).unwrap();
         assert!(all.reaches(end(5001), 9));
     }

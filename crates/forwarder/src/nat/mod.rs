@@ -7,6 +7,9 @@
 //! translated has the flag [`TRANSLATED`](stoa_engine::vector::flags::TRANSLATED), so that an ICMP error about it
 //! quotes and reaches its sender.
 
+mod allocate;
+pub mod block_events;
+pub mod blocks;
 mod choice;
 mod create;
 mod errors;
@@ -26,23 +29,27 @@ pub use output::make_output;
 pub use worker::{NatWorker, Traffic};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use stoa_api::nat::Deterministic;
 use stoa_engine::Vector;
 
 use crate::drops::Drop;
 use crate::icmp::IcmpCause;
+use blocks::{BlockRange, Share};
 use statics::{StaticEnd, Statics};
 
 /// Next nodes of packets besides those of the arc.
 pub const EDGES: &[&str] = &["icmp4-error"];
 const ERROR: u16 = 0;
 
-/// Drops a lane; one for which no external port or no room is left is answered (RFC 4787 REQ-12, as RFC 7857 advises).
-fn refuse(vector: &mut Vector, lane: usize, reason: Drop) {
+/// Drops a lane; one for which no external port is left is answered (RFC 4787 REQ-12, as RFC 7857 advises), unless its
+/// policy is silent.
+fn refuse(vector: &mut Vector, lane: usize, reason: Drop, is_silent: bool) {
     vector.next[lane] = reason.next();
     let cause = match reason {
-        Drop::Nat44NoPort => IcmpCause::NoPort,
+        Drop::Nat44NoPort if !is_silent => IcmpCause::NoPort,
+        Drop::Nat44Quota if !is_silent => IcmpCause::Quota,
         _ => return,
     };
     (vector.arg[lane], vector.next[lane]) = (cause.code(), ERROR);
@@ -117,12 +124,33 @@ pub struct Counts {
     pub table_full: AtomicU64,
     /// Packets dropped because there was no external address.
     pub no_address: AtomicU64,
+    /// Packets dropped because their subscriber had as much as it may have.
+    pub over_quota: AtomicU64,
+    /// The tick of the last refusal that was reported, plus one.
+    reported: AtomicU32,
 }
 
 impl Counts {
     fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
+
+    /// Whether a refusal is reported: one in each tick, of all workers.
+    fn reports(&self, tick: u32) -> bool {
+        self.reported.swap(tick.wrapping_add(1), Ordering::Relaxed) != tick.wrapping_add(1)
+    }
+}
+
+/// Which external address and ports sources of a policy get.
+#[derive(Clone, Debug, Default)]
+pub enum Allocation {
+    /// Any port of the address that the hash of the source chooses.
+    #[default]
+    Ports,
+    /// Blocks of ports for subscribers.
+    Blocks(Arc<BlockRange>, Share),
+    /// The block that follows from the source (RFC 7422).
+    Deterministic(Arc<Deterministic>),
 }
 
 /// A policy as workers need it.
@@ -146,6 +174,10 @@ pub struct Policy {
     pub mapping: Mapping,
     /// Who may send to a mapping.
     pub filtering: Filtering,
+    /// Which external ports a source gets.
+    pub allocation: Allocation,
+    /// Whether senders of packets without a port get no ICMP.
+    pub is_silent: bool,
     /// Counters.
     pub counts: Arc<Counts>,
 }
@@ -285,6 +317,8 @@ mod tests {
             ports: (1024, u16::MAX),
             mapping: Mapping::default(),
             filtering: Filtering::default(),
+            allocation: Allocation::default(),
+            is_silent: false,
             counts: Arc::default(),
         }
     }

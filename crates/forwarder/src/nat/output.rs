@@ -120,7 +120,7 @@ impl Output {
         let Some(OfWorker { flows: Some(tracker), nat: worker, .. }) = cx.local::<OfWorker>()
         else {
             // Without flows nothing can be translated.
-            left.iter().for_each(|lane| refuse(vector, lane, Drop::Nat44Untranslated));
+            left.iter().for_each(|lane| refuse(vector, lane, Drop::Nat44Untranslated, true));
             return true;
         };
         let mut slow = Slow { shared, nat, policy, side: tracker.of(true), worker, now };
@@ -139,7 +139,7 @@ impl Output {
                 }
                 Ok(false) => {}
                 Err(reason) => {
-                    refuse(vector, lane, reason);
+                    refuse(vector, lane, reason, slow.worker.is_silent);
                     is_any = true;
                 }
             }

@@ -6,6 +6,7 @@ use stoa_engine::clock;
 use stoa_engine::counters::Counter;
 
 use super::Nat;
+use super::block_events::EventWriter;
 use super::mappings::{MappingOwner, Mappings};
 use crate::flow::flows::{Flows, Now, random};
 use crate::flow::tracker::Side;
@@ -31,6 +32,9 @@ pub struct Traffic {
 pub struct NatWorker {
     /// `None`: another one has it.
     mappings: Option<MappingOwner>,
+    block_events: EventWriter,
+    /// Whether the sender of a packet that is refused now gets no ICMP.
+    pub(super) is_silent: bool,
     random: u64,
     /// The last epoch whose ended numbers have no flows here any more, and where the search goes on.
     epoch: u32,
@@ -46,7 +50,8 @@ impl NatWorker {
         let [seed] = random::<1>();
         let random = seed.wrapping_add(worker as u64) | 1;
         let mappings = flows.mappings().owner(worker, now);
-        Self { mappings, random, epoch: 0, sweep: 0, next: 0 }
+        let block_events = flows.mappings().blocks().events.writer();
+        Self { mappings, block_events, is_silent: false, random, epoch: 0, sweep: 0, next: 0 }
     }
 
     /// A number that others cannot foresee from a few ports (RFC 6056): xorshift64*.
@@ -62,6 +67,11 @@ impl NatWorker {
     /// The owner of this worker's mappings.
     pub(super) fn owner(&mut self) -> Option<&mut MappingOwner> {
         self.mappings.as_mut()
+    }
+
+    /// Where this worker reports what happens to blocks of ports.
+    pub(super) fn block_events(&mut self) -> &mut EventWriter {
+        &mut self.block_events
     }
 
     /// Ends mappings without flows, and flows whose policy or static mapping has gone. Whether to go on soon.

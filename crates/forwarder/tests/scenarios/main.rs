@@ -45,6 +45,7 @@ mod many_interfaces;
 mod minimum_ttl;
 mod missing_device;
 mod nat44;
+mod nat44_blocks;
 mod nat44_errors;
 mod nat44_forged;
 mod nat44_forwards;

@@ -229,7 +229,7 @@ fn operators_see_who_uses_an_external_end() {
     passed(&mut lab, 2, &syn, "west");
     let users = |lab: &mut Lab, external: Ipv4Addr, port, protocol| {
         let external = external.octets().into();
-        let request = v1::NatWhoisRequest { external, port, protocol, vrf: None };
+        let request = v1::NatWhoisRequest { external, port, protocol, ..Default::default() };
         let users = lab.state().nat_whois(&request).unwrap();
         users.into_iter().map(|it| (it.kind, it.internal_port, it.remote_port)).collect::<Vec<_>>()
     };

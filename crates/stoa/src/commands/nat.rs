@@ -5,22 +5,29 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stoa_api::acl::protocol_name;
+use stoa_api::date;
+use stoa_api::nat::user_of;
 use stoa_api::text::{ip_bytes, ip_text};
 use stoa_api::v1::{NatUser, NatWhoisReply, NatWhoisRequest};
+use stoa_controller::configuration::Configuration;
+use stoa_wire::protocol::TCP;
 
 use crate::failure::{Failure, Outcome};
 use crate::named;
 use crate::operator::{SocketArgument, block_on};
 use crate::show::{self, duration};
 
-/// Ask who has an external address and port of NAT
+/// Ask who has an external address and port of NAT, and which ones a host has
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  stoa nat whois 203.0.113.17 40112          The inside host that sends TCP from this address and port
-  stoa nat whois 203.0.113.17 domain udp     The same of UDP: a port or the name of its service
-  stoa nat whois 203.0.113.17 7 icmp         Of pings: their identifier
+  stoa nat whois 203.0.113.17 40112                        The inside host that sends TCP from this address and port
+  stoa nat whois 203.0.113.17 domain udp                   The same of UDP: a port or the name of its service
+  stoa nat whois 203.0.113.17 7 icmp                       Of pings: their identifier
+  stoa nat whois 203.0.113.17 40112 2026-11-29T08:00:00Z   Who had its port set then
+  stoa nat whois 100.64.3.7                                Which port sets an inside host has
+  stoa nat whois 203.0.113.17 40112 --file cgn.json        By a configuration alone, with deterministic port sets
 
-It answers about now. `stoa show nat` shows the policies, `stoa show nat mappings` all dynamic mappings.")]
+Without a time it answers about now. `stoa show nat` shows the policies, `stoa show nat mappings` all dynamic mappings.")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -28,24 +35,30 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Which inside host has an external address and port now
+    /// Which inside host has an external address and port, or which port sets an inside host has
     Whois(Whois),
 }
 
 #[derive(Debug, clap::Args)]
 struct Whois {
-    /// External IPv4 address
+    /// External IPv4 address; without a port, an inside one
     #[arg(value_name = "ADDRESS")]
     address: Ipv4Addr,
     /// External port: a number, or a service such as https; of ICMP the identifier
     #[arg(value_name = "PORT", value_parser = named::port)]
-    port: u16,
-    /// Protocol: tcp, udp, icmp or a number
-    #[arg(value_name = "PROTOCOL", default_value = "tcp")]
-    protocol: String,
+    port: Option<u16>,
+    /// Protocol: tcp (the default), udp, icmp or a number; and a time, such as 2026-11-29T08:00:00Z
+    #[arg(value_name = "PROTOCOL|TIME", num_args = 0..=2)]
+    more: Vec<String>,
+    /// At this time, such as 2026-11-29T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    at: Option<u64>,
     /// Only in this VRF, such as default
     #[arg(long, value_name = "NAME")]
     vrf: Option<String>,
+    /// Compute it from a configuration in this file, without a router: deterministic port sets only
+    #[arg(long, value_name = "FILE")]
+    file: Option<std::path::PathBuf>,
     /// Print one JSON object on one line
     #[arg(long)]
     json: bool,
@@ -53,14 +66,22 @@ struct Whois {
     socket: SocketArgument,
 }
 
+/// A time as seconds since 1970.
+fn time(text: &str) -> Result<u64, String> {
+    date::unix_s(text).ok_or_else(|| "write a time as 2026-11-29T08:00:00Z".to_owned())
+}
+
 /// Prints who it is. The exit code is 0 if somebody has it.
 pub fn execute(arguments: Arguments) -> Outcome {
     let Action::Whois(whois) = arguments.action;
     let request = whois.request()?;
-    let reply = block_on(async {
-        let mut client = whois.socket.connect().await?;
-        Ok(client.nat_whois(request.clone()).await?.into_inner())
-    })?;
+    let reply = match &whois.file {
+        Some(file) => by_file(file, &request)?,
+        None => block_on(async {
+            let mut client = whois.socket.connect().await?;
+            Ok(client.nat_whois(request.clone()).await?.into_inner())
+        })?,
+    };
     show::print(&if whois.json { to_json(&reply) } else { text(&request, &reply) })?;
     Ok(if reply.users.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -68,13 +89,40 @@ pub fn execute(arguments: Arguments) -> Outcome {
 impl Whois {
     fn request(&self) -> Result<NatWhoisRequest, Failure> {
         let vrf = self.vrf.clone().filter(|name| name != "all");
+        let (mut unix_s, mut protocol) = (self.at, None);
+        for word in &self.more {
+            match date::unix_s(word) {
+                Some(at) => unix_s = Some(at),
+                None => protocol = Some(named::protocol(word, true)?),
+            }
+        }
+        let address = ip_bytes(self.address.into());
+        let (external, internal) = match self.port {
+            Some(_) => (address, Vec::new()),
+            None => (Vec::new(), address),
+        };
         Ok(NatWhoisRequest {
-            external: ip_bytes(self.address.into()),
-            port: self.port.into(),
-            protocol: named::protocol(&self.protocol, true)?,
+            external,
+            port: self.port.map_or(0, u32::from),
+            protocol: protocol.unwrap_or(u32::from(TCP)),
             vrf: vrf.map(|name| if name == "default" { String::new() } else { name }),
+            unix_s,
+            internal,
         })
     }
+}
+
+/// The answer of the policies in a file.
+fn by_file(file: &std::path::Path, request: &NatWhoisRequest) -> Result<NatWhoisReply, Failure> {
+    let configuration = Configuration::read(file).map_err(|errors| {
+        Failure::ValidationErrors(format!("{} is not valid:", file.display()), errors)
+    })?;
+    let policies = configuration.desired.nat.unwrap_or_default().policies;
+    let address = |bytes: &[u8]| <[u8; 4]>::try_from(bytes).ok().map(u32::from_be_bytes);
+    let external = address(&request.external).zip(u16::try_from(request.port).ok());
+    let internal = address(&request.internal);
+    let users = policies.iter().filter_map(|it| user_of(it, internal, external)).collect();
+    Ok(NatWhoisReply { users, known_since_unix_s: 0 })
 }
 
 /// What an entry is, in words.
@@ -83,21 +131,67 @@ fn kind(user: &NatUser) -> String {
     match user.kind.as_str() {
         "static" => format!("static mapping {id} of instance {instance}"),
         "mapping" => format!("mapping of policy {id} of instance {instance}"),
+        "block" => format!("port set of policy {id} of instance {instance}"),
+        "deterministic" => format!("deterministic port set of policy {id} of instance {instance}"),
         _ => format!("flow of policy {id} of instance {instance}"),
     }
 }
 
+/// A subscriber, and its ports.
+fn of_block(user: &NatUser) -> String {
+    let subscriber = match user.internal_length {
+        32 => ip_text(&user.internal),
+        length => format!("{}/{length}", ip_text(&user.internal)),
+    };
+    let NatUser { first_port, last_port, .. } = user;
+    let ports = format!("{} ports {first_port} to {last_port}", ip_text(&user.external));
+    let times = match (user.allocated_unix_s, user.released_unix_s) {
+        (0, 0) if user.age_s > 0 => format!(", for {}", duration(user.age_s.into())),
+        (0, 0) => String::new(),
+        (0, to) => format!(", until {}", date::of_unix_s(to)),
+        (from, 0) => format!(", since {}", date::of_unix_s(from)),
+        (from, to) => format!(", from {} to {}", date::of_unix_s(from), date::of_unix_s(to)),
+    };
+    format!("{subscriber}{}, {ports}: {}{times}", of_vrf(user), kind(user))
+}
+
+fn of_vrf(user: &NatUser) -> String {
+    match user.internal_vrf.as_str() {
+        "" => String::new(),
+        name => format!(" of VRF {name}"),
+    }
+}
+
 fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
-    let (address, port) = (ip_text(&request.external), request.port);
-    let protocol = protocol_name(request.protocol);
+    let when =
+        request.unix_s.map_or_else(|| "now".to_owned(), |at| format!("at {}", date::of_unix_s(at)));
+    let whom = match request.external.is_empty() {
+        true => ip_text(&request.internal),
+        false => {
+            let (address, port) = (ip_text(&request.external), request.port);
+            format!("{address} port {port} of {}", protocol_name(request.protocol))
+        }
+    };
     if reply.users.is_empty() {
-        return format!("Nobody has {address} port {port} of {protocol} now.");
+        let nobody = match request.external.is_empty() {
+            true => format!("{whom} has no port set {when}."),
+            false => format!("Nobody has {whom} {when}."),
+        };
+        let unknown = request
+            .unix_s
+            .filter(|at| reply.known_since_unix_s == 0 || *at < reply.known_since_unix_s);
+        return match (unknown, reply.known_since_unix_s) {
+            (None, _) => nobody,
+            (Some(_), 0) => format!("{nobody} No event of a port set is known."),
+            (Some(_), since) => {
+                format!("{nobody} Events of port sets are known since {}.", date::of_unix_s(since))
+            }
+        };
     }
     let line = |user: &NatUser| {
-        let vrf = match user.internal_vrf.as_str() {
-            "" => String::new(),
-            name => format!(" of VRF {name}"),
-        };
+        if matches!(user.kind.as_str(), "block" | "deterministic") {
+            return of_block(user);
+        }
         let remote = match user.remote.is_empty() {
             true => String::new(),
             false => format!(", with {} port {}", ip_text(&user.remote), user.remote_port),
@@ -106,16 +200,34 @@ fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
             "static" => String::new(),
             _ => format!(", for {}", duration(user.age_s.into())),
         };
-        let internal = ip_text(&user.internal);
+        let (internal, vrf) = (ip_text(&user.internal), of_vrf(user));
         format!("{internal} port {}{vrf}{remote}: {}{age}", user.internal_port, kind(user))
     };
     let lines: Vec<String> = reply.users.iter().map(line).collect();
-    format!("{address} port {port} of {protocol} is\n{}", lines.join("\n"))
+    let (verb, when) = match request.unix_s {
+        Some(_) => ("was", format!(" {when}")),
+        None => ("is", String::new()),
+    };
+    match request.external.is_empty() {
+        true => lines.join("\n"),
+        false => format!("{whom} {verb}{when}\n{}", lines.join("\n")),
+    }
 }
 
 fn to_json(reply: &NatWhoisReply) -> String {
+    let known = |value: u64| (value > 0).then_some(value);
     let user = |user: &NatUser| {
         let remote = (!user.remote.is_empty()).then(|| ip_text(&user.remote));
+        let block = (!user.external.is_empty()).then(|| {
+            json!({
+                "subscriber": format!("{}/{}", ip_text(&user.internal), user.internal_length),
+                "external": ip_text(&user.external),
+                "first_port": user.first_port,
+                "last_port": user.last_port,
+                "allocated_unix_s": known(user.allocated_unix_s),
+                "released_unix_s": known(user.released_unix_s),
+            })
+        });
         json!({
             "kind": user.kind,
             "internal": ip_text(&user.internal),
@@ -126,10 +238,11 @@ fn to_json(reply: &NatWhoisReply) -> String {
             "instance": user.instance,
             "id": user.id,
             "age_s": user.age_s,
+            "port_set": block,
         })
     };
     let users: Vec<Value> = reply.users.iter().map(user).collect();
-    json!({ "users": users }).to_string()
+    json!({ "users": users, "known_since_unix_s": known(reply.known_since_unix_s) }).to_string()
 }
 
 #[cfg(test)]
@@ -142,7 +255,7 @@ mod tests {
             external: vec![203, 0, 113, 17],
             port: 40_112,
             protocol: 6,
-            vrf: None,
+            ..NatWhoisRequest::default()
         };
         let nobody = NatWhoisReply::default();
         assert_eq!(text(&request, &nobody), "Nobody has 203.0.113.17 port 40112 of tcp now.");
@@ -158,7 +271,7 @@ mod tests {
             ..NatUser::default()
         };
         let fixed = NatUser { kind: "static".to_owned(), remote: Vec::new(), ..user.clone() };
-        let reply = NatWhoisReply { users: vec![user, fixed] };
+        let reply = NatWhoisReply { users: vec![user, fixed], ..NatWhoisReply::default() };
         assert_eq!(
             text(&request, &reply),
             "203.0.113.17 port 40112 of tcp is\n\
@@ -170,5 +283,50 @@ mod tests {
             (&json["users"][0]["remote_port"], &json["users"][1]["remote"]),
             (&json!(443), &Value::Null)
         );
+    }
+
+    #[test]
+    fn port_sets_have_subscribers_and_times() {
+        let block = NatUser {
+            kind: "block".to_owned(),
+            internal: vec![100, 64, 3, 0],
+            internal_length: 24,
+            external: vec![203, 0, 113, 17],
+            first_port: 1_024,
+            last_port: 1_535,
+            instance: 1,
+            id: 10,
+            allocated_unix_s: 951_782_400,
+            ..NatUser::default()
+        };
+        let reply = |users| NatWhoisReply { users, known_since_unix_s: 951_782_400 };
+        let then = |unix_s| NatWhoisRequest {
+            external: vec![203, 0, 113, 17],
+            port: 1_100,
+            protocol: 6,
+            unix_s: Some(unix_s),
+            ..NatWhoisRequest::default()
+        };
+        assert_eq!(
+            text(&then(951_782_460), &reply(vec![block.clone()])),
+            "203.0.113.17 port 1100 of tcp was at 2000-02-29T00:01:00Z\n\
+             100.64.3.0/24, 203.0.113.17 ports 1024 to 1535: port set of policy 10 of instance 1, since \
+             2000-02-29T00:00:00Z"
+        );
+        assert_eq!(
+            text(&then(951_782_340), &reply(Vec::new())),
+            "Nobody has 203.0.113.17 port 1100 of tcp at 2000-02-28T23:59:00Z. Events of port sets are known since \
+             2000-02-29T00:00:00Z."
+        );
+        let inside =
+            NatWhoisRequest { internal: vec![100, 64, 3, 7], ..NatWhoisRequest::default() };
+        assert_eq!(text(&inside, &reply(Vec::new())), "100.64.3.7 has no port set now.");
+        assert!(
+            text(&inside, &reply(vec![block.clone()]))
+                .starts_with("100.64.3.0/24, 203.0.113.17 ports")
+        );
+        let json: Value = serde_json::from_str(&to_json(&reply(vec![block]))).unwrap();
+        assert_eq!(json["users"][0]["port_set"]["subscriber"], "100.64.3.0/24");
+        assert_eq!(json["users"][0]["port_set"]["released_unix_s"], Value::Null);
     }
 }

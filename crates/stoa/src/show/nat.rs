@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use comfy_table::{Cell, Table};
+use comfy_table::{Cell, CellAlignment, Table};
 use serde_json::{Value, json};
 use stoa_api::acl::protocol_name;
 use stoa_api::text::ip_text;
 use stoa_api::v1::{
     ListNatReply, ListNatRequest, NatAddressState, NatFilteringType, NatMapping, NatMappingType,
-    NatPolicy, NatPolicyState, NatStaticState, PortRange, Prefix,
+    NatPolicy, NatPolicyState, NatPortQuota, NatStaticState, PortRange, Prefix,
 };
 
 use super::{count, number, table, write};
@@ -82,6 +82,9 @@ fn policies(policies: &[NatPolicyState]) -> Table {
         ">no port",
         ">no address",
         ">table full",
+        ">quota",
+        ">subscribers",
+        ">port sets",
     ];
     let mut table = table(&columns);
     for state in policies {
@@ -98,9 +101,20 @@ fn policies(policies: &[NatPolicyState]) -> Table {
             count(state.out_of_ports),
             count(state.no_address),
             count(state.table_full),
+            count(state.over_quota),
+            of_blocks(state, |it| number(it.subscribers)),
+            of_blocks(state, |it| {
+                format!("{} of {}", number(it.used_blocks + it.unused_blocks), number(it.blocks))
+            }),
         ]);
     }
     table
+}
+
+/// What only policies with port sets have.
+fn of_blocks(state: &NatPolicyState, text: impl Fn(&NatPolicyState) -> String) -> Cell {
+    let text = if state.blocks > 0 { text(state) } else { "-".to_owned() };
+    Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
 fn range(ports: &PortRange) -> String {
@@ -166,6 +180,20 @@ fn summary(reply: &ListNatReply) -> String {
     )
 }
 
+/// Port sets of a policy; null: it has none.
+fn port_sets(state: &NatPolicyState) -> Option<Value> {
+    let policy = state.policy.as_ref()?;
+    let blocks = policy.blocks.as_ref()?;
+    let quota = |it: &NatPortQuota| json!({ "protocol": it.protocol, "ports": it.ports });
+    Some(json!({
+        "size": blocks.size, "limit": blocks.limit, "timeout_s": blocks.timeout_s,
+        "subscriber_length": blocks.subscriber_length, "deterministic": blocks.deterministic,
+        "quotas": policy.quotas.iter().map(quota).collect::<Vec<_>>(), "silent": policy.silent,
+        "total": state.blocks, "used": state.used_blocks, "unused": state.unused_blocks,
+        "subscribers": state.subscribers,
+    }))
+}
+
 fn to_json(reply: &ListNatReply) -> Value {
     let texts =
         |all: &[Prefix]| all.iter().map(ToString::to_string).map(Value::from).collect::<Vec<_>>();
@@ -181,8 +209,9 @@ fn to_json(reply: &ListNatReply) -> Value {
             "created_flows": state.created_flows,
             "dropped": {
                 "no_port": state.out_of_ports, "no_address": state.no_address,
-                "table_full": state.table_full,
+                "table_full": state.table_full, "over_quota": state.over_quota,
             },
+            "port_sets": port_sets(state),
         }))
     };
     let mapping = |state: &NatStaticState| {
@@ -214,6 +243,8 @@ fn to_json(reply: &ListNatReply) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use stoa_api::v1::NatPortBlocks;
+
     use super::*;
 
     fn prefix(address: [u8; 4], length: u32) -> Prefix {
@@ -225,6 +256,7 @@ mod tests {
             instance: 1,
             policy: 10,
             interface: "wan".to_owned(),
+            blocks: Some(NatPortBlocks { size: 512, ..NatPortBlocks::default() }),
             subscribers: vec![prefix([10, 0, 0, 0], 24)],
             ..NatPolicy::default()
         };
@@ -251,6 +283,10 @@ mod tests {
                 policy: Some(policy),
                 flows: 1_234,
                 out_of_ports: 5,
+                blocks: 504,
+                used_blocks: 37,
+                unused_blocks: 3,
+                subscribers: 12,
                 ..NatPolicyState::default()
             }],
             mappings: vec![of(mapping), of(whole)],
@@ -264,7 +300,9 @@ mod tests {
     fn policies_and_mappings_are_shown() {
         let reply = reply();
         let text = policies(&reply.policies).to_string();
-        for part in ["1/10", "wan", "10.0.0.0/24", "its address", "eim edf", "1,234"] {
+        for part in
+            ["1/10", "wan", "10.0.0.0/24", "its address", "eim edf", "1,234", "12", "40 of 504"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         let text = mappings(&reply.mappings).to_string();
@@ -278,6 +316,7 @@ mod tests {
         );
         let json = to_json(&reply);
         assert_eq!(json["policies"][0]["dropped"]["no_port"], 5);
+        assert_eq!(json["policies"][0]["port_sets"]["used"], 37);
         assert_eq!(json["mappings"][0]["external"], "203.0.113.5:8000-8010");
         assert_eq!(json["mappings"][1]["internal"], "10.0.1.64/30");
     }

@@ -25,6 +25,9 @@ pub struct Selection {
     /// Only mappings with an address of this prefix, internal or external
     #[arg(long, value_name = "PREFIX", value_parser = named::prefix)]
     prefix: Option<Prefix>,
+    /// Only mappings of this inside host
+    #[arg(long, value_name = "ADDRESS")]
+    subscriber: Option<std::net::Ipv4Addr>,
     /// Only mappings with this port, internal or external: a number, or a service such as https
     #[arg(long, value_name = "PORT", value_parser = named::port)]
     port: Option<u16>,
@@ -46,6 +49,7 @@ impl Selection {
             protocol: protocol.transpose()?,
             prefix: self.address.map(one).or_else(|| self.prefix.clone()),
             port: self.port.map(u32::from),
+            subscriber: self.subscriber.map(one),
             vrf: vrf.map(|name| if name == "default" { String::new() } else { name }),
         };
         Ok(ShowNatMappingsRequest { filter: Some(filter), at_most: self.limit })
@@ -135,12 +139,15 @@ mod tests {
             let words = std::iter::once("mappings").chain(line.split_whitespace());
             Line::try_parse_from(words).ok().and_then(|it| it.selection.request().ok())
         };
-        let made = request("--address 10.0.0.7 --port https --protocol tcp --vrf default").unwrap();
+        let line =
+            "--address 10.0.0.7 --port https --protocol tcp --vrf default --subscriber 10.0.0.7";
+        let made = request(line).unwrap();
         let filter = NatMappingFilter {
             protocol: Some(6),
             prefix: Some(Prefix { address: vec![10, 0, 0, 7], length: 32 }),
             port: Some(443),
             vrf: Some(String::new()),
+            subscriber: Some(Prefix { address: vec![10, 0, 0, 7], length: 32 }),
         };
         assert_eq!((made.filter, made.at_most), (Some(filter), 50));
         assert_eq!(request("").unwrap().filter, Some(NatMappingFilter::default()));

@@ -54,6 +54,12 @@ pub struct NatPolicy {
     pub fragment_behavior: Option<String>,
     #[serde(default)]
     pub port_quota: Vec<PortQuota>,
+    pub port_set: Option<PortSet>,
+    #[serde(rename = "stoa-nat:subscriber-mask-v4")]
+    pub subscriber_mask: Option<u32>,
+    /// "icmp" or "silent".
+    #[serde(rename = "stoa-nat:refusal")]
+    pub refusal: Option<String>,
     #[serde(default)]
     pub external_realm: ExternalRealm,
 }
@@ -92,6 +98,18 @@ pub enum FilteringType {
 #[serde(rename_all = "kebab-case")]
 pub struct PortQuota {
     pub quota_type: u32,
+    pub port_limit: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PortSet {
+    pub port_set_size: u32,
+    pub port_set_timeout: Option<u32>,
+    #[serde(rename = "stoa-nat:max-port-sets")]
+    pub max_port_sets: Option<u32>,
+    #[serde(default, rename = "stoa-nat:deterministic")]
+    pub deterministic: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

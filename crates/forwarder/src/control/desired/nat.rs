@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stoa_api::nat::{ADDRESSES, MAPPINGS, POLICIES, PORTS};
+mod blocks;
+
+use stoa_api::nat::{ADDRESSES, Deterministic, MAPPINGS, POLICIES, PORTS};
 use stoa_api::v1;
+
+pub use blocks::NatBlocks;
 
 use super::change::DesiredChange;
 use super::{DesiredState, ValidationErrors};
@@ -30,6 +34,10 @@ pub struct NatPolicy {
     pub mapping: Mapping,
     /// Who may send to a mapping.
     pub filtering: Filtering,
+    /// Blocks of ports for subscribers.
+    pub blocks: Option<NatBlocks>,
+    /// Whether packets without a port are dropped without ICMP.
+    pub is_silent: bool,
 }
 
 /// A static mapping.
@@ -125,6 +133,14 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         let cause = format!("has {addresses} external addresses, more than {ADDRESSES}");
         return Err((cause, "Use smaller pools, or more policies."));
     }
+    let ports = ports(&v1::PortRange { first, last })?;
+    let (blocks, quotas) = (policy.blocks.as_ref(), &policy.quotas);
+    let blocks = blocks::checked((blocks, quotas), (ports, addresses))?;
+    let it = blocks.as_ref().filter(|it| it.is_deterministic);
+    if it.is_some() && Deterministic::of_policy(policy).is_none() {
+        let cause = "is deterministic, and has more subscribers than blocks of ports".to_owned();
+        return Err((cause, "Use more external addresses, or smaller blocks."));
+    }
     Ok(NatPolicy {
         instance: policy.instance,
         policy: policy.policy,
@@ -132,9 +148,11 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         subscribers: prefixes(&policy.subscribers)?,
         exempt: prefixes(&policy.exempt)?,
         pools,
-        ports: ports(&v1::PortRange { first, last })?,
+        ports,
         mapping,
         filtering,
+        blocks,
+        is_silent: policy.silent,
     })
 }
 
@@ -185,6 +203,15 @@ fn prefix_message(it: Prefix4) -> v1::Prefix {
 }
 
 impl NatPolicy {
+    /// Whether flows go on with another one: limits of subscribers may differ, and whether refusals are silent.
+    pub(in crate::control) fn is_same_translation(&self, other: &Self) -> bool {
+        let of = |it: &Self| {
+            let blocks = it.blocks.as_ref().map(NatBlocks::without_limits);
+            Self { blocks, is_silent: false, ..it.clone() }
+        };
+        self == other || of(self) == of(other)
+    }
+
     /// As a message of the contract, with all defaults filled in.
     pub(in crate::control) fn message(&self) -> v1::NatPolicy {
         let prefixes = |all: &[Prefix4]| all.iter().copied().map(prefix_message).collect();
@@ -209,6 +236,9 @@ impl NatPolicy {
             mapping: mapping.into(),
             filtering: filtering.into(),
             static_only: self.mapping == Mapping::Static,
+            blocks: self.blocks.as_ref().map(NatBlocks::message),
+            quotas: self.blocks.as_ref().map_or_else(Vec::new, NatBlocks::quota_messages),
+            silent: self.is_silent,
         }
     }
 }
@@ -286,6 +316,7 @@ impl DesiredChange {
                 Err((cause, fix)) => errors.add(path, cause, fix),
             }
         }
+        blocks::check_all(&nat.policies, errors);
         seen.clear();
         for mapping in &message.mappings {
             let path = mapping_path(mapping.instance, mapping.index);

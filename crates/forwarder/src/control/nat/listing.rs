@@ -192,7 +192,9 @@ impl ForwarderState {
         let of = |map: &BTreeMap<u32, u64>, number| map.get(&number).copied().unwrap_or(0);
         let count = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
         let policies = nat.policies.iter().map(|it| {
-            let Counts { created, out_of_ports, table_full, no_address } = &*it.counts;
+            let Counts { created, out_of_ports, table_full, no_address, over_quota, .. } =
+                &*it.counts;
+            let [blocks, used_blocks, unused_blocks, subscribers] = self.nat_block_use(it);
             v1::NatPolicyState {
                 policy: Some(it.policy.message()),
                 flows: of(&sum.flows, it.number),
@@ -201,6 +203,11 @@ impl ForwarderState {
                 out_of_ports: count(out_of_ports),
                 table_full: count(table_full),
                 no_address: count(no_address),
+                over_quota: count(over_quota),
+                blocks,
+                used_blocks,
+                unused_blocks,
+                subscribers,
             }
         });
         let mappings = nat.mappings.iter().map(|it| v1::NatStaticState {
@@ -266,14 +273,15 @@ impl ForwarderState {
 
     fn meets(&self, filter: &v1::NatMappingFilter, it: &Mapping) -> bool {
         let ends = [it.internal, it.external];
-        let is_within = |prefix: &v1::Prefix| {
+        let has = |prefix: &v1::Prefix, ends: &[End]| {
             let octets = <[u8; 4]>::try_from(prefix.address.as_slice()).unwrap_or_default();
             let host_bits = u32::MAX.checked_shr(prefix.length).unwrap_or(0);
             let network = u32::from_be_bytes(octets);
             ends.iter().any(|end| (end.address ^ network) & !host_bits == 0)
         };
         filter.protocol.is_none_or(|it| it == u32::from(ends[0].protocol))
-            && filter.prefix.as_ref().is_none_or(is_within)
+            && filter.prefix.as_ref().is_none_or(|it| has(it, &ends[..]))
+            && filter.subscriber.as_ref().is_none_or(|it| has(it, &ends[..1]))
             && filter.port.is_none_or(|port| ends.iter().any(|end| u32::from(end.port) == port))
             && filter.vrf.as_ref().is_none_or(|vrf| *vrf == self.vrf_name(it.external.vrf))
     }
@@ -292,7 +300,7 @@ impl ForwarderState {
         }
         filter.port.map(|it| checked::<u16>(it, "port")).transpose()?;
         let is_ip4 = |it: &v1::Prefix| it.address.len() == 4 && it.length <= 32;
-        if !filter.prefix.as_ref().is_none_or(is_ip4) {
+        if ![&filter.prefix, &filter.subscriber].iter().all(|it| it.as_ref().is_none_or(is_ip4)) {
             return Err("the prefix is no IPv4 prefix".to_owned());
         }
         match &filter.vrf {

@@ -4,6 +4,8 @@
 //! address does, gets another number: its flows end, and all others go on. Access lists (`control/acl`) have flows
 //! followed at all interfaces while anything is translated.
 
+mod blocks;
+mod history;
 mod listing;
 mod service;
 mod whois;
@@ -18,7 +20,9 @@ use super::desired::{NatMapping, NatPolicy};
 use super::forwarder_state::ForwarderState;
 use crate::acl::flow_vrf;
 use crate::nat::statics::{Static, Statics};
-use crate::nat::{Counts, INPUT_NODE, Nat, Policy, Prefix4};
+use crate::nat::{Allocation, Counts, INPUT_NODE, Nat, Policy, Prefix4};
+use blocks::ActiveBlocks;
+use history::History;
 
 /// A policy in force.
 #[derive(Clone, Debug)]
@@ -31,13 +35,14 @@ struct ActivePolicy {
     address: Option<u32>,
     number: u32,
     counts: Arc<Counts>,
+    allocation: Allocation,
 }
 
 impl ActivePolicy {
     /// Whether its flows go on by another one.
     fn is_same(&self, other: &Self) -> bool {
-        (&self.policy, self.interface, self.vrf, self.address)
-            == (&other.policy, other.interface, other.vrf, other.address)
+        (self.interface, self.vrf, self.address) == (other.interface, other.vrf, other.address)
+            && self.policy.is_same_translation(&other.policy)
     }
 
     fn pools(&self) -> Vec<Prefix4> {
@@ -80,6 +85,11 @@ pub(super) struct NatState {
     ranges: Vec<(u16, u32, u32)>,
     last_number: u32,
     epoch: u32,
+    /// Blocks of ports, also those whose policy has gone, while any of them is used.
+    blocks: Vec<ActiveBlocks>,
+    /// Which of them the next tick looks at.
+    turn: usize,
+    history: History,
     /// Whether interfaces translate.
     is_on: bool,
 }
@@ -92,6 +102,7 @@ impl Capability for NatState {
             0
         },
         limits: ForwarderState::add_nat_limits,
+        tick: ForwarderState::tick_nat_blocks,
         entries: ForwarderState::add_nat_entries,
         ..Verbs::NONE
     };
@@ -146,6 +157,7 @@ impl ForwarderState {
             desired.nat.mappings.iter().filter_map(|it| self.active_mapping(it)).collect();
         let is_on = !desired.nat.is_empty();
         self.number_nat(policies, mappings);
+        self.allocate_nat_blocks()?;
         let external = self.capabilities.nat.policies.iter().map(|it| it.interface).collect();
         let former = std::mem::replace(&mut self.capabilities.nat.external, external);
         if is_on {
@@ -189,6 +201,7 @@ impl ForwarderState {
             address: own.filter(|_| policy.pools.is_empty()),
             number: 0,
             counts: Arc::default(),
+            allocation: Allocation::default(),
         })
     }
 
@@ -231,6 +244,8 @@ impl ForwarderState {
             ports: it.policy.ports,
             mapping: it.policy.mapping,
             filtering: it.policy.filtering,
+            allocation: it.allocation.clone(),
+            is_silent: it.policy.is_silent,
             counts: it.counts.clone(),
         };
         let of_policies = nat.policies.iter().flat_map(|it| {

@@ -6,6 +6,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::listing::NatUse;
+use super::whois::is_about_internal;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::service::Service;
 
@@ -14,6 +15,7 @@ const WAITING: usize = 1_024;
 
 #[tonic::async_trait]
 impl NatTable for Service {
+    type ListNatBlocksStream = ReceiverStream<Result<v1::NatBlock, Status>>;
     type ListNatMappingsStream = ReceiverStream<Result<v1::NatDynamicMapping, Status>>;
 
     async fn list_nat(
@@ -59,14 +61,40 @@ impl NatTable for Service {
         while let Some(first) = next {
             let of_page = request.clone();
             let add = move |state: &mut ForwarderState| {
-                (state.add_nat_flows(&of_page, first, &mut users), users)
+                let next = match is_about_internal(&of_page) {
+                    true => state.add_nat_blocks(&of_page, first, &mut users),
+                    false => state.add_nat_flows(&of_page, first, &mut users),
+                };
+                (next, users)
             };
             let Some((after, added)) = self.on_state(add).await? else {
                 return Ok(Response::new(v1::NatWhoisReply::default()));
             };
             (next, users) = (after, added);
         }
-        Ok(Response::new(v1::NatWhoisReply { users }))
+        let since = self.on_state(|state| state.nat_known_since()).await?;
+        let known_since_unix_s = since.unwrap_or(0);
+        Ok(Response::new(v1::NatWhoisReply { users, known_since_unix_s }))
+    }
+
+    async fn list_nat_blocks(
+        &self,
+        request: Request<v1::NatBlockFilter>,
+    ) -> Result<Response<Self::ListNatBlocksStream>, Status> {
+        let filter = request.into_inner();
+        let (sender, receiver) = tokio::sync::mpsc::channel(WAITING);
+        let service = self.clone();
+        tokio::spawn(async move { service.list_nat_blocks_to(filter, &sender).await });
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+
+    async fn list_nat_block_events(
+        &self,
+        request: Request<v1::ListNatBlockEventsRequest>,
+    ) -> Result<Response<v1::ListNatBlockEventsReply>, Status> {
+        let request = request.into_inner();
+        let listed = self.on_state(move |state| state.nat_block_events(request)).await?;
+        Ok(Response::new(listed.unwrap_or_default()))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Who uses an external address and port now.
 
-use std::net::Ipv4Addr;
-
+use stoa_api::nat::user_of;
 use stoa_api::v1;
 use stoa_engine::clock;
 
@@ -14,7 +13,7 @@ use crate::nat::statics::Statics;
 const USERS: usize = 1_000;
 
 impl ForwarderState {
-    /// Who uses an external end: static and dynamic mappings.
+    /// Who uses an external end: static and dynamic mappings, and blocks of ports. Of a time, no dynamic ones.
     ///
     /// # Errors
     /// What no end can have.
@@ -22,8 +21,12 @@ impl ForwarderState {
         &self,
         request: &v1::NatWhoisRequest,
     ) -> Result<Vec<v1::NatUser>, String> {
+        let blocks = self.users_of_blocks(request)?;
+        if request.external.is_empty() {
+            return Ok(blocks);
+        }
         let (address, port, protocol) = whom(request)?;
-        let mut users = Vec::new();
+        let mut users = blocks;
         for it in &self.capabilities.nat.mappings {
             let one = Statics::of(vec![it.compiled()]);
             let is_meant = request.vrf.as_ref().is_none_or(|vrf| *vrf == it.mapping.vrf);
@@ -39,6 +42,9 @@ impl ForwarderState {
                     ..v1::NatUser::default()
                 });
             }
+        }
+        if request.unix_s.is_some() {
+            return Ok(users);
         }
         let mut vrfs: Vec<u16> = self.capabilities.nat.policies.iter().map(|it| it.vrf).collect();
         vrfs.sort_unstable();
@@ -65,6 +71,72 @@ impl ForwarderState {
         Ok(users)
     }
 
+    /// The blocks of ports that have an external end, or belong to an internal address: now, or at a time.
+    fn users_of_blocks(&self, request: &v1::NatWhoisRequest) -> Result<Vec<v1::NatUser>, String> {
+        let internal = match request.external.is_empty() {
+            true => Some(address_of(&request.internal)?),
+            false => None,
+        };
+        let external = if internal.is_none() { Some(whom(request)?) } else { None };
+        let mut users = self.deterministic_users(internal, external);
+        let is_meant = |vrf: &str| request.vrf.as_ref().is_none_or(|it| it == vrf);
+        let is_it = |subscriber: (&[u8], u32), block: (&[u8], u32, u32)| {
+            let of_internal = |address: u32| {
+                let host_bits = u32::MAX.checked_shr(subscriber.1).unwrap_or(0);
+                address_of(subscriber.0).is_ok_and(|it| (it ^ address) & !host_bits == 0)
+            };
+            let of_external = |(address, port, _): (u32, u16, u8)| {
+                block.0 == octets(address) && (block.1..=block.2).contains(&u32::from(port))
+            };
+            internal.is_none_or(of_internal) && external.is_none_or(of_external)
+        };
+        let Some(unix_s) = request.unix_s else {
+            if let Some((address, port, _)) = external {
+                let now = self.nat_blocks_with((address, port));
+                users.extend(
+                    now.filter(|it| is_meant(&it.external_vrf)).map(|it| user_of_block(&it)),
+                );
+            }
+            return Ok(users);
+        };
+        let at = self.capabilities.nat.history.at(unix_s, |it| {
+            let subscriber = (&*it.subscriber, it.subscriber_length);
+            let block = (&*it.external, it.first_port, it.last_port);
+            is_meant(&it.external_vrf) && is_it(subscriber, block)
+        });
+        users.extend(at.into_iter().take(USERS).map(|(it, end)| v1::NatUser {
+            kind: "block".to_owned(),
+            internal: it.subscriber,
+            internal_length: it.subscriber_length,
+            internal_vrf: it.subscriber_vrf,
+            instance: it.instance,
+            id: it.policy,
+            external: it.external,
+            first_port: it.first_port,
+            last_port: it.last_port,
+            allocated_unix_s: it.unix_ms / 1000,
+            released_unix_s: end.unwrap_or(0),
+            ..v1::NatUser::default()
+        }));
+        Ok(users)
+    }
+
+    fn deterministic_users(
+        &self,
+        internal: Option<u32>,
+        external: Option<(u32, u16, u8)>,
+    ) -> Vec<v1::NatUser> {
+        let policies = self.capabilities.nat.policies.iter();
+        let messages = policies.map(|it| it.policy.message());
+        let external = external.map(|(address, port, _)| (address, port));
+        messages.filter_map(|it| user_of(&it, internal, external)).collect()
+    }
+
+    /// The seconds since 1970 from which on events of blocks are known.
+    pub(in crate::control) fn nat_known_since(&self) -> u64 {
+        self.capabilities.nat.history.since_unix_s()
+    }
+
     /// Adds the flows of a page that use an external end; where the next page begins.
     pub(in crate::control) fn add_nat_flows(
         &self,
@@ -72,6 +144,9 @@ impl ForwarderState {
         first: u32,
         users: &mut Vec<v1::NatUser>,
     ) -> Option<u32> {
+        if request.external.is_empty() || request.unix_s.is_some() {
+            return None;
+        }
         let Ok((address, port, protocol)) = whom(request) else { return None };
         let (ids, next) = self.translated_page(first);
         let (reader, now) =
@@ -99,6 +174,7 @@ impl ForwarderState {
                 instance,
                 id,
                 age_s: now.wrapping_sub(entry.start()).cast_signed().max(0).cast_unsigned(),
+                ..v1::NatUser::default()
             });
         }
         next
@@ -111,16 +187,62 @@ impl ForwarderState {
     pub fn nat_whois(&self, request: &v1::NatWhoisRequest) -> Result<Vec<v1::NatUser>, String> {
         let (mut users, mut next) = (self.nat_users(request)?, Some(0));
         while let Some(first) = next {
-            next = self.add_nat_flows(request, first, &mut users);
+            next = match is_about_internal(request) {
+                true => self.add_nat_blocks(request, first, &mut users),
+                false => self.add_nat_flows(request, first, &mut users),
+            };
         }
         Ok(users)
+    }
+
+    /// Adds the blocks of a page that an internal address has; where the next page begins.
+    pub(in crate::control) fn add_nat_blocks(
+        &self,
+        request: &v1::NatWhoisRequest,
+        first: u32,
+        users: &mut Vec<v1::NatUser>,
+    ) -> Option<u32> {
+        let prefix = v1::Prefix { address: request.internal.clone(), length: 32 };
+        let filter = v1::NatBlockFilter { prefix: Some(prefix), vrf: request.vrf.clone() };
+        let (blocks, next) = self.list_nat_blocks(&filter, first);
+        // The filter also finds external addresses.
+        let is_it = |it: &&v1::NatBlock| it.external != request.internal;
+        users.extend(blocks.iter().filter(is_it).map(user_of_block));
+        users.truncate(USERS);
+        next
+    }
+}
+
+fn address_of(octets: &[u8]) -> Result<u32, String> {
+    let octets = <[u8; 4]>::try_from(octets).map_err(|_| "the address is no IPv4 address")?;
+    Ok(u32::from_be_bytes(octets))
+}
+
+/// Whether a request asks for the blocks that an internal address has now.
+pub(super) fn is_about_internal(request: &v1::NatWhoisRequest) -> bool {
+    request.external.is_empty() && request.unix_s.is_none()
+}
+
+/// The answer that a block is.
+pub(super) fn user_of_block(it: &v1::NatBlock) -> v1::NatUser {
+    v1::NatUser {
+        kind: "block".to_owned(),
+        internal: it.subscriber.clone(),
+        internal_length: it.subscriber_length,
+        internal_vrf: it.subscriber_vrf.clone(),
+        instance: it.instance,
+        id: it.policy,
+        age_s: it.age_s,
+        external: it.external.clone(),
+        first_port: it.first_port,
+        last_port: it.last_port,
+        ..v1::NatUser::default()
     }
 }
 
 /// The end that a request is about.
 fn whom(request: &v1::NatWhoisRequest) -> Result<(u32, u16, u8), String> {
-    let octets = <[u8; 4]>::try_from(request.external.as_slice());
-    let octets = octets.map_err(|_| "the address is no IPv4 address".to_owned())?;
+    let address = address_of(&request.external)?;
     let (port, protocol) = (checked(request.port, "port")?, checked(request.protocol, "protocol")?);
-    Ok((Ipv4Addr::from(octets).to_bits(), port, protocol))
+    Ok((address, port, protocol))
 }

@@ -1,5 +1,6 @@
 //! Translated flows: they have a second key, and belong to a policy or a static mapping of address translation.
 
+use stoa_engine::clock;
 use stoa_tables::flow_table::{
     Created, Direction, FlowEntry, FlowKey, Kind as Memory, Match, NewFlow, Tuple,
 };
@@ -13,8 +14,9 @@ use crate::flow::tcp::Tcp;
 use crate::ipfix::{EndReason, NatEvent};
 use crate::nat::mappings::End;
 
-/// The bit of the word of a mapping of flows that began outside.
+/// The bit of the word of a mapping of flows that began outside, and the one that says that a block of ports is meant.
 const INBOUND: u32 = 1 << 31;
+const BLOCK: u32 = 1 << 30;
 
 /// What a translated flow uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub struct Uses {
     pub number: u32,
     /// The number of the dynamic mapping, if it has one.
     pub mapping: Option<u32>,
+    /// The number of the block of ports that it holds, if it has no mapping.
+    pub block: Option<u32>,
     /// Whether the first packet came from outside.
     pub is_inbound: bool,
 }
@@ -31,16 +35,20 @@ impl Uses {
     /// Those of a flow; 0s: it is not translated.
     pub fn of(flow: &FlowEntry<'_>) -> Self {
         let word = flow.spare(1).unwrap_or(0);
+        let id = (word & !(INBOUND | BLOCK)).checked_sub(1);
+        let is_block = word & BLOCK != 0;
         Self {
             number: flow.spare(0).unwrap_or(0),
-            mapping: (word & !INBOUND).checked_sub(1),
+            mapping: id.filter(|_| !is_block),
+            block: id.filter(|_| is_block),
             is_inbound: word & INBOUND != 0,
         }
     }
 
     fn words(self) -> [u32; 2] {
         let inbound = if self.is_inbound { INBOUND } else { 0 };
-        [self.number, self.mapping.map_or(0, |id| id + 1) | inbound]
+        let block = self.block.map(|id| (id + 1) | BLOCK);
+        [self.number, self.mapping.map(|id| id + 1).or(block).unwrap_or(0) | inbound]
     }
 }
 
@@ -64,14 +72,17 @@ pub(super) struct Ended {
     is_translated: bool,
     /// Its mapping, the external end, and the host at the other end.
     mapping: Option<(u32, End, u32)>,
+    /// Its block of ports, and its protocol.
+    block: Option<(u32, u8)>,
 }
 
 impl Ended {
     #[inline]
     pub(super) fn of(flow: &FlowEntry<'_>) -> Self {
         let is_translated = flow.has_second();
-        let mapping = if is_translated { mapping_of(flow) } else { None };
-        Self { zone: flow.zone_pair(), is_translated, mapping }
+        let (mapping, block) =
+            if is_translated { (mapping_of(flow), block_of(flow)) } else { (None, None) };
+        Self { zone: flow.zone_pair(), is_translated, mapping, block }
     }
 
     #[inline]
@@ -84,6 +95,10 @@ impl Ended {
             if let Some((id, external, host)) = self.mapping {
                 flows.mappings().release(id);
                 flows.mappings().release_host(external, host);
+            }
+            if let Some((id, protocol)) = self.block {
+                let now = flows.now(clock::tsc()).tick;
+                flows.mappings().blocks().release(id, protocol, now);
             }
         }
     }
@@ -98,6 +113,13 @@ fn mapping_of(flow: &FlowEntry<'_>) -> Option<(u32, End, u32)> {
     let (address, port) = (it.destination, it.destination_port);
     let external = End { address, port, protocol: it.protocol, vrf: key.vrf };
     Some((uses.mapping?, external, it.source))
+}
+
+/// The block of ports that a flow holds, and its protocol.
+#[cold]
+fn block_of(flow: &FlowEntry<'_>) -> Option<(u32, u8)> {
+    let Tuple::Ip4(it) = flow.key().tuple else { return None };
+    Some((Uses::of(flow).block?, it.protocol))
 }
 
 impl Side {
@@ -214,7 +236,8 @@ impl Side {
 
     /// A flow that was taken has no successor.
     pub fn give_up(&self, taken: &NewFlow) {
-        Ended { zone: taken.zone_pair, is_translated: false, mapping: None }.note(&self.flows);
+        Ended { zone: taken.zone_pair, is_translated: false, mapping: None, block: None }
+            .note(&self.flows);
     }
 
     /// Something has happened to address translation.

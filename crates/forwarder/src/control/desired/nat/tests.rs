@@ -66,6 +66,45 @@ fn policies_are_checked() {
 }
 
 #[test]
+fn blocks_are_checked() {
+    let with = |change: fn(&mut v1::NatPolicy, &mut v1::NatPortBlocks)| {
+        let mut policy = policy();
+        policy.pools = vec![net([192, 0, 2, 0], 28)];
+        policy.subscribers = vec![net([10, 0, 0, 0], 24)];
+        let mut blocks = v1::NatPortBlocks { size: 512, ..v1::NatPortBlocks::default() };
+        change(&mut policy, &mut blocks);
+        policy.blocks = Some(blocks);
+        of(v1::Nat { policies: vec![policy], mappings: Vec::new() })
+    };
+    assert!(with(|_, _| {}).is_empty());
+    assert!(with(|_, it| it.deterministic = true).is_empty());
+    assert_eq!(with(|_, it| it.size = 31).len(), 1);
+    assert_eq!(with(|of, it| (of.last_port, it.size) = (1100, 100)).len(), 1);
+    assert_eq!(with(|_, it| it.limit = 33).len(), 1);
+    assert_eq!(with(|_, it| it.timeout_s = 86_401).len(), 1);
+    assert_eq!(with(|_, it| it.subscriber_length = 33).len(), 1);
+    assert_eq!(with(|_, it| it.subscriber_length = 7).len(), 1);
+    let quota = |protocol, ports| vec![v1::NatPortQuota { protocol, ports }];
+    assert!(with(|of, _| of.quotas = vec![v1::NatPortQuota { protocol: 6, ports: 9 }]).is_empty());
+    assert_eq!(
+        with(|of, _| of.quotas = vec![v1::NatPortQuota { protocol: 47, ports: 9 }]).len(),
+        1
+    );
+    assert_eq!(with(|of, _| of.quotas = vec![v1::NatPortQuota { protocol: 6, ports: 0 }]).len(), 1);
+    let crowded = |of: &mut v1::NatPolicy, it: &mut v1::NatPortBlocks| {
+        (of.subscribers, it.deterministic) = (vec![net([10, 0, 0, 0], 16)], true);
+    };
+    assert!(with(crowded)[0].contains("more subscribers than blocks of ports"));
+    let fine = |of: &mut v1::NatPolicy, it: &mut v1::NatPortBlocks| {
+        (of.pools, it.size) = (vec![net([192, 0, 0, 0], 16)], 1000);
+    };
+    assert!(with(|of, it| (of.pools, it.size) = (vec![net([192, 0, 0, 0], 16)], 3000)).is_empty());
+    assert!(with(fine)[0].contains("blocks of ports"));
+    let without = v1::NatPolicy { quotas: quota(6, 9), ..policy() };
+    assert_eq!(of(v1::Nat { policies: vec![without], mappings: Vec::new() }).len(), 1);
+}
+
+#[test]
 fn mappings_are_checked() {
     let all = |mappings| of(v1::Nat { policies: vec![policy()], mappings });
     let with = |change: fn(&mut v1::NatMapping)| {

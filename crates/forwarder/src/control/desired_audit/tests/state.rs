@@ -256,6 +256,9 @@ fn nat() -> v1::Nat {
         pools: vec![net([192, 0, 2, 0], 28)],
         last_port: 2000,
         mapping: v1::NatMappingType::NatEdm.into(),
+        blocks: Some(v1::NatPortBlocks { size: 64, ..v1::NatPortBlocks::default() }),
+        quotas: [17, 0].map(|protocol| v1::NatPortQuota { protocol, ports: 100 }).into(),
+        silent: true,
         ..policy(1)
     };
     let whole = v1::NatMapping {

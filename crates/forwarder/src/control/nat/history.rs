@@ -1,0 +1,208 @@
+//! The last events of blocks of ports: for whoever asks who had a port, for export, and in the log.
+//!
+//! [`v1::NatBlockEvent`] is all that is known of an event. `ListNatBlockEvents` returns those behind a number, so that an
+//! exporter misses none while it asks often enough.
+
+use std::collections::VecDeque;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stoa_api::text::ip_text;
+use stoa_api::v1;
+use stoa_engine::clock;
+
+use super::listing::octets;
+use crate::control::forwarder_state::ForwarderState;
+use crate::nat::block_events::{Event, EventKind};
+
+/// Events that are kept.
+const KEPT: usize = 65_536;
+/// Events that the log gets in a tick: 200 a second.
+const LOGGED: usize = 20;
+/// Events of a reply, at most.
+const REPLY: usize = 10_000;
+
+/// The last events.
+#[derive(Default)]
+pub(super) struct History {
+    events: VecDeque<v1::NatBlockEvent>,
+    /// The number of the last one.
+    last: u64,
+    /// Events that workers could not report, and those that the log did not get.
+    lost: u64,
+    unlogged: u64,
+}
+
+impl History {
+    fn add(&mut self, event: v1::NatBlockEvent) {
+        if self.events.len() == KEPT {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// Events behind a number.
+    pub(super) fn after(&self, number: u64, at_most: u32) -> v1::ListNatBlockEventsReply {
+        let at_most = if at_most == 0 { REPLY } else { REPLY.min(at_most as usize) };
+        let first = self.events.partition_point(|it| it.number <= number);
+        v1::ListNatBlockEventsReply {
+            events: self.events.range(first..).take(at_most).cloned().collect(),
+            lost: self.lost,
+            oldest: self.events.front().map_or(0, |it| it.number),
+        }
+    }
+
+    /// The seconds since 1970 from which on events are known; 0: none is. Those that were lost are unknown.
+    pub(super) fn since_unix_s(&self) -> u64 {
+        self.events.front().map_or(0, |it| it.unix_ms / 1000)
+    }
+
+    /// The blocks that meet a condition and belonged to somebody at a time: their allocation, and when they were
+    /// released, in seconds since 1970.
+    pub(super) fn at(
+        &self,
+        unix_s: u64,
+        is_meant: impl Fn(&v1::NatBlockEvent) -> bool,
+    ) -> Vec<(v1::NatBlockEvent, Option<u64>)> {
+        let mut found: Vec<(v1::NatBlockEvent, Option<u64>)> = Vec::new();
+        for event in self.events.iter().filter(|it| is_meant(it)) {
+            let same = |it: &v1::NatBlockEvent| {
+                (&it.external, &it.external_vrf, it.first_port, it.last_port)
+                    == (&event.external, &event.external_vrf, event.first_port, event.last_port)
+            };
+            match event.kind() {
+                v1::NatBlockEventKind::NatBlockAllocated => found.push((event.clone(), None)),
+                v1::NatBlockEventKind::NatBlockReleased => {
+                    let end = Some(event.unix_ms / 1000);
+                    if let Some(open) = found.iter_mut().find(|it| it.1.is_none() && same(&it.0)) {
+                        open.1 = end;
+                    } else if !found.iter().any(|it| same(&it.0)) {
+                        // Its allocation is not known any more; it is the first one of the block.
+                        found.push((v1::NatBlockEvent { unix_ms: 0, ..event.clone() }, end));
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
+            .retain(|(it, end)| it.unix_ms / 1000 <= unix_s && end.is_none_or(|end| end >= unix_s));
+        found
+    }
+}
+
+fn kind(kind: EventKind) -> v1::NatBlockEventKind {
+    match kind {
+        EventKind::Allocated => v1::NatBlockEventKind::NatBlockAllocated,
+        EventKind::Released => v1::NatBlockEventKind::NatBlockReleased,
+        EventKind::OverQuota => v1::NatBlockEventKind::NatBlockOverQuota,
+        EventKind::NoBlock => v1::NatBlockEventKind::NatBlockNoBlock,
+    }
+}
+
+/// Milliseconds since 1970.
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+impl ForwarderState {
+    /// Keeps events, and writes them to the log.
+    pub(super) fn note_nat_events(&mut self, events: Vec<Event>, lost: u64) {
+        if events.is_empty() && lost == self.capabilities.nat.history.lost {
+            return;
+        }
+        let (now_ms, now) = (unix_ms(), self.shared.flows.now(clock::tsc()).ms);
+        let (mut messages, mut unlogged) = (Vec::with_capacity(events.len()), 0);
+        for it in &events {
+            let age = now.wrapping_sub(it.ms).cast_signed().max(0).cast_unsigned();
+            messages.push(self.nat_event(it, now_ms.saturating_sub(age.into())));
+        }
+        for (at, message) in messages.into_iter().enumerate() {
+            if at < LOGGED {
+                write_to_log(&message);
+            } else {
+                unlogged += 1;
+            }
+            let history = &mut self.capabilities.nat.history;
+            history.last += 1;
+            history.add(v1::NatBlockEvent { number: history.last, ..message });
+        }
+        let history = &mut self.capabilities.nat.history;
+        unlogged += lost - history.lost;
+        history.lost = lost;
+        history.unlogged += unlogged;
+        if unlogged > 0 {
+            let (events, in_all) = (unlogged, history.unlogged);
+            tracing::warn!(
+                events,
+                in_all,
+                "events of NAT port blocks were not logged: too many at once"
+            );
+        }
+    }
+
+    fn nat_event(&self, it: &Event, unix_ms: u64) -> v1::NatBlockEvent {
+        let (external, first_port, last_port) = match it.block {
+            Some((address, first, last)) => (octets(address), first.into(), last.into()),
+            None => (Vec::new(), 0, 0),
+        };
+        v1::NatBlockEvent {
+            number: 0,
+            unix_ms,
+            kind: kind(it.kind).into(),
+            subscriber: octets(it.subscriber.address),
+            subscriber_length: it.length.into(),
+            subscriber_vrf: self.vrf_name(it.subscriber.vrf),
+            external,
+            external_vrf: self.vrf_name(it.vrf),
+            first_port,
+            last_port,
+            instance: it.policy.0,
+            policy: it.policy.1,
+        }
+    }
+
+    /// The events of blocks behind a number.
+    pub fn nat_block_events(
+        &self,
+        request: v1::ListNatBlockEventsRequest,
+    ) -> v1::ListNatBlockEventsReply {
+        self.capabilities.nat.history.after(request.after, request.at_most)
+    }
+}
+
+fn write_to_log(event: &v1::NatBlockEvent) {
+    let v1::NatBlockEvent { subscriber_length, instance, policy, .. } = *event;
+    let subscriber = match subscriber_length {
+        32 => ip_text(&event.subscriber),
+        length => format!("{}/{length}", ip_text(&event.subscriber)),
+    };
+    let (vrf, external) = (event.subscriber_vrf.as_str(), ip_text(&event.external));
+    let (first_port, last_port) = (event.first_port, event.last_port);
+    match event.kind() {
+        v1::NatBlockEventKind::NatBlockAllocated => tracing::info!(
+            subscriber,
+            vrf,
+            external,
+            first_port,
+            last_port,
+            instance,
+            policy,
+            "NAT port block allocated"
+        ),
+        v1::NatBlockEventKind::NatBlockReleased => tracing::info!(
+            subscriber,
+            vrf,
+            external,
+            first_port,
+            last_port,
+            instance,
+            policy,
+            "NAT port block released"
+        ),
+        v1::NatBlockEventKind::NatBlockOverQuota => {
+            tracing::warn!(subscriber, vrf, instance, policy, "NAT subscriber is at its limit");
+        }
+        v1::NatBlockEventKind::NatBlockNoBlock => {
+            tracing::warn!(subscriber, vrf, instance, policy, "no NAT port block is free");
+        }
+    }
+}
