@@ -16,8 +16,8 @@ pub fn with_micros(time: SystemTime) -> String {
     format!("{}.{:06}Z", whole.trim_end_matches('Z'), since.subsec_micros())
 }
 
-/// The seconds since 1970 of "2026-11-22T09:42:48Z". The seconds may be absent; a space may stand for the T; in place of
-/// the Z, an offset such as +01:00 or nothing, for UTC. `None`: it is no such time, or before 1970.
+/// The seconds since 1970 of "2026-11-22T09:42:48Z". The seconds may be absent; a space may stand for the T; in place
+/// of the Z, an offset such as +01:00 or nothing, for UTC. `None`: it is no such time, or before 1970.
 pub fn unix_s(text: &str) -> Option<u64> {
     let number = |text: &str| {
         let is_right = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());

@@ -1,7 +1,7 @@
 //! The last events of blocks of ports: for whoever asks who had a port, for export, and in the log.
 //!
-//! [`v1::NatBlockEvent`] is all that is known of an event. `ListNatBlockEvents` returns those behind a number, so that an
-//! exporter misses none while it asks often enough.
+//! [`v1::NatBlockEvent`] is all that is known of an event. `ListNatBlockEvents` returns those behind a number, so that
+//! an exporter misses none while it asks often enough.
 
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
