@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use stoa_api::acl::protocol_name;
 use stoa_api::v1;
 
 use super::paths::{mapping_path, policy_path};
@@ -48,6 +49,7 @@ pub(crate) fn warnings(desired: &v1::Desired, around: Around<'_>) -> Vec<Warning
     let mut warnings: Vec<Warning> = hidden(policies).take(LISTED).collect();
     warnings.extend(policies.iter().filter_map(|it| without_address(it, around)).take(LISTED));
     warnings.extend(policies.iter().filter_map(|it| shared_with(it, around)).take(LISTED));
+    warnings.extend(policies.iter().filter_map(idle_quota).take(LISTED));
     let looked_at = around.prefixes_to_look_at();
     let of_pools = policies.iter().take(looked_at).filter_map(|it| pool_of_others(it, around));
     warnings.extend(of_pools.take(LISTED));
@@ -107,6 +109,22 @@ fn without_address(policy: &v1::NatPolicy, around: Around<'_>) -> Option<Warning
             policy_path(*instance, *id),
             crate::warning::interface_node(interface, "ietf-ip:ipv4"),
         ],
+    })
+}
+
+/// A quota of a protocol that is more than the port sets of a subscriber have.
+fn idle_quota(policy: &v1::NatPolicy) -> Option<Warning> {
+    let v1::NatPolicy { instance, policy: id, blocks, quotas, .. } = policy;
+    let v1::NatPortBlocks { size, limit, .. } = (*blocks)?;
+    let idle = quotas.iter().find(|it| it.protocol != 0 && it.ports > size * limit)?;
+    Some(Warning {
+        text: format!(
+            "NAT policy {id} of instance {instance}: the port-quota of {} ports of {} never takes effect: {limit} port \
+             sets of {size} ports have fewer; lower port-limit, or raise stoa-nat:max-port-sets",
+            idle.ports,
+            protocol_name(idle.protocol)
+        ),
+        nodes: vec![policy_path(*instance, *id)],
     })
 }
 

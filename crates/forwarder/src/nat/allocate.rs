@@ -13,22 +13,20 @@ use super::{Allocation, Nat, Policy};
 use crate::drops::Drop;
 use crate::flow::tracker::Uses;
 
-/// An external address with ports to try.
+/// Ports that are tried before all others are drawn: mostly one of them is free.
+const FEW: usize = 8;
+
+/// An external address with a range of ports.
 struct Place {
     address: u32,
-    ports: Ports,
+    range: (u16, u16),
     /// The block that has these ports, which is held.
     block: Option<u32>,
 }
 
 impl Maker<'_> {
     /// A place for an internal end by a policy. `after`: the block that was tried before.
-    fn place(
-        &mut self,
-        internal: End,
-        (policy, vrf): (&Policy, u16),
-        after: Option<u32>,
-    ) -> Result<Place, Drop> {
+    fn place(&mut self, internal: End, policy: &Policy, after: Option<u32>) -> Result<Place, Drop> {
         let (address, range, block) = match &policy.allocation {
             Allocation::Ports => {
                 let hash = choice::hash(internal.address, internal.vrf);
@@ -67,10 +65,15 @@ impl Maker<'_> {
                 (address, (first, last), Some(id))
             }
         };
-        let (nat, protocol) = (self.nat, internal.protocol);
+        Ok(Place { address, range, block })
+    }
+
+    /// The first ports to try at a place, at most so many: not those of static mappings.
+    fn candidates(&mut self, place: &Place, (internal, vrf): (End, u16), most: usize) -> Ports {
+        let (nat, protocol, address) = (self.nat, internal.protocol, place.address);
         let is_free = |port: &u16| !is_static(nat, vrf, (protocol, address, *port));
-        let ports = self.ports(range, (protocol, internal.port)).filter(is_free).collect();
-        Ok(Place { address, ports, block })
+        let ports = self.ports(place.range, (protocol, internal.port));
+        ports.take(most).filter(is_free).collect()
     }
 
     fn release(&self, block: Option<u32>, protocol: u8) {
@@ -86,34 +89,51 @@ impl Maker<'_> {
         policy: &Policy,
         vrf: u16,
     ) -> Result<(End, u32), Drop> {
-        let (mappings, protocol) = (self.shared.flows.mappings(), internal.protocol);
+        let protocol = internal.protocol;
         let mut after = None;
         // A place for each block that a subscriber may have.
         for _ in 0..=stoa_api::nat::BLOCKS_OF_SUBSCRIBER_MOST {
-            let Place { address, ports, block } = self.place(internal, (policy, vrf), after)?;
-            let (number, now) = (policy.number, self.now.tick);
-            let mut refused = None;
-            for port in ports.iter() {
-                let external = End { address, port, protocol, vrf };
-                let owner = self.worker.owner();
-                let made =
-                    owner.map(|it| it.create(mappings, (internal, external), (number, block), now));
-                match made {
-                    Some(Ok(id)) => return Ok((external, id)),
-                    Some(Err(FlowError::ReplyKeyTaken)) => continue,
-                    None | Some(Err(FlowError::Contended)) => refused = Some(Drop::FlowContended),
-                    Some(Err(_)) => refused = Some(Drop::Nat44TableFull),
+            let place = self.place(internal, policy, after)?;
+            for most in [FEW, Ports::MOST] {
+                let ports = self.candidates(&place, (internal, vrf), most);
+                match self.map_to(&place, ports, (internal, vrf), policy.number) {
+                    Ok(Some(made)) => return Ok(made),
+                    Ok(None) => {}
+                    Err(reason) => {
+                        self.release(place.block, protocol);
+                        return Err(reason);
+                    }
                 }
-                break;
             }
-            self.release(block, protocol);
-            match (refused, block) {
-                (Some(reason), _) => return Err(reason),
-                (None, Some(_)) => after = block,
-                (None, None) => break,
+            self.release(place.block, protocol);
+            match place.block {
+                Some(_) => after = place.block,
+                None => break,
             }
         }
         Err(exhausted(policy))
+    }
+
+    /// Makes a mapping to the first of some ports that is free; `None`: none is.
+    fn map_to(
+        &mut self,
+        &Place { address, block, .. }: &Place,
+        ports: Ports,
+        (internal, vrf): (End, u16),
+        number: u32,
+    ) -> Result<Option<(End, u32)>, Drop> {
+        let (mappings, now) = (self.shared.flows.mappings(), self.now.tick);
+        let owner = self.worker.owner().ok_or(Drop::FlowContended)?;
+        for port in ports.iter() {
+            let external = End { address, port, protocol: internal.protocol, vrf };
+            match owner.create(mappings, (internal, external), (number, block), now) {
+                Ok(id) => return Ok(Some((external, id))),
+                Err(FlowError::ReplyKeyTaken) => {}
+                Err(FlowError::Contended) => return Err(Drop::FlowContended),
+                Err(_) => return Err(Drop::Nat44TableFull),
+            }
+        }
+        Ok(None)
     }
 
     /// Makes a flow without a mapping, at a place of its own. `reply`: the key of its replies for an external end.
@@ -129,11 +149,20 @@ impl Maker<'_> {
             return Err(Drop::TcpNoConnection);
         }
         let internal = first.internal();
-        let Place { address, ports, block } = self.place(internal, (policy, vrf), None)?;
+        let place = self.place(internal, policy, None)?;
+        let (address, block) = (place.address, place.block);
         // Who has a mapping has no block of its own: policies of both kinds do not meet in a flow.
         debug_assert!(uses.mapping.is_none());
         let uses = Uses { block, ..uses };
-        let made = self.make(first, uses, |at| ports.get(at).map(|port| reply(address, port)));
+        // A flow that is replaced is taken away once: then all ports are tried at once.
+        let first_try = if first.untranslated.is_none() { FEW } else { Ports::MOST };
+        let ports = self.candidates(&place, (internal, vrf), first_try);
+        let key = |ports: &Ports, at| ports.get(at).map(|port| reply(address, port));
+        let mut made = self.make(first, uses, |at| key(&ports, at));
+        if made == Err(Drop::Nat44NoPort) && first_try == FEW {
+            let ports = self.candidates(&place, (internal, vrf), Ports::MOST);
+            made = self.make(first, uses, |at| key(&ports, at));
+        }
         if made.is_err() {
             self.release(block, internal.protocol);
         }

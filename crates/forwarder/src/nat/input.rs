@@ -269,7 +269,11 @@ impl Slow<'_> {
         }
         let direction = found.direction();
         if !fits(header.kind, ports, direction) {
-            return Some(Fate::Pass);
+            // A query from outside with the identifier of one from inside, for example.
+            let vrf = self.shared.attributes.vrf_of(vector.rx_if[lane]);
+            let is_external = self.nat.is_external(flow_vrf(vrf), header.ends.destination);
+            let is_lost = is_external && !self.is_own(vrf, header);
+            return Some(if is_lost { Fate::Drop(Drop::Nat44NoMapping) } else { Fate::Pass });
         }
         if vector.flags[lane] & flags::TRACKED == 0 {
             if !self.is_alone && !self.side.owns(found) {

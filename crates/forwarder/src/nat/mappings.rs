@@ -28,6 +28,9 @@ const OVER: u32 = 0;
 const UNUSED: u32 = 1;
 /// Hosts for each mapping for which there is room, on average.
 const HOSTS: u32 = 2;
+/// Mappings that one call looks at whose time has come; none has a timeout.
+const FINISHED: usize = 256;
+const NEVER: [u32; 256] = [u32::MAX; 256];
 /// Seconds that a mapping stays without flows: of TCP the port is not used again before the other end's TIME-WAIT ends
 /// with its flow, so that little is needed.
 const LINGER_S: u32 = 4;
@@ -299,6 +302,9 @@ impl MappingOwner {
 
     /// Ends mappings without flows, looking at all of them every few seconds.
     pub fn maintain(&mut self, all: &Mappings, now: u32, quiescence: &Arc<Quiescence>) {
+        // Finishes those whose external end another worker has held while they ended; others stay.
+        self.owner.expire(now, &NEVER, FINISHED, |_| {});
+        self.is_dirty |= self.owner.pending() > 0;
         if self.owner.live() == 0 && !self.is_dirty {
             return;
         }

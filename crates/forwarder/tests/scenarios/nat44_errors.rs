@@ -2,13 +2,14 @@
 
 use std::net::Ipv4Addr;
 
+use stoa_forwarder::control::desired::NatPolicy;
 use stoa_forwarder::nat::Mapping;
 use stoa_wire::checksum::{finish, sum};
 use stoa_wire::{ipv4, protocol};
 
 use crate::acl_stateful_attacks::with_ttl;
 use crate::harness::*;
-use crate::nat44::{masquerade, passed, policy, refused, translated};
+use crate::nat44::{POOL, masquerade, net, passed, policy, refused, translated};
 
 /// An ICMP error of a type and code, from `source` to `destination`, that quotes the first bytes of a packet.
 pub fn error(
@@ -95,6 +96,19 @@ fn traceroute_sees_the_router_and_its_own_probes() {
         assert_quotes(&back, &reply, reply.len());
         assert_eq!(lab.take("west"), Vec::<Vec<u8>>::new());
     }
+}
+
+#[test]
+fn a_query_from_outside_with_a_known_identifier_goes_nowhere() {
+    let pools = vec![net(POOL, 32)];
+    let mut lab = Lab::new(&translated(NatPolicy { pools, ..policy(Mapping::EndpointDependent) }));
+    let sent = passed(&mut lab, 1, &ping4(host4(1), host4(2), b"ping"), "east");
+    let mut query = ping4(host4(2), POOL, b"ping");
+    query[24..26].copy_from_slice(&sent.word[..2]);
+    query[22..24].fill(0);
+    let checksum = finish(sum(&query[20..]));
+    query[22..24].copy_from_slice(&checksum.to_be_bytes());
+    refused(&mut lab, 2, &query, "nat44-no-mapping");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use stoa_api::v1;
 
-use super::{ONE, error, instance, nat, parsed, policy, pool, port, sources, whole};
+use super::{ONE, error, instance, nat, parsed, policy, pool, port, sources, warnings, whole};
 
 /// A policy with port sets of 512 ports, and more.
 fn by_blocks(id: u32, set: Value, more: Value) -> Value {
@@ -126,4 +126,19 @@ fn a_pool_with_port_sets_belongs_to_one_policy() {
     ));
     assert_eq!(found.0, "policy[id='2']/external-ip-address-pool[pool-id='1']/external-ip-pool");
     assert!(found.1.contains("a pool of policy 1 of instance 1, too"), "{found:?}");
+}
+
+#[test]
+fn a_commit_warns_about_a_quota_that_never_takes_effect() {
+    let with = |kind: u32, ports: u32| {
+        let quota = json!({ "port-quota": [{ "quota-type": kind, "port-limit": ports }] });
+        warnings(&whole(&json!([instance(&[by_blocks(1, json!({}), quota)], &[])])))
+    };
+    let found = with(17, 2049);
+    assert!(
+        found[0].contains("the port-quota of 2049 ports of udp never takes effect: 4 port sets"),
+        "{found:?}"
+    );
+    assert_eq!(with(17, 2048), [] as [&str; 0]);
+    assert_eq!(with(0, 4000), [] as [&str; 0]);
 }

@@ -206,3 +206,60 @@ fn write_to_log(event: &v1::NatBlockEvent) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An event of a block of ports from this one on, in seconds.
+    fn event(number: u64, at: u64, kind: v1::NatBlockEventKind, last: u8) -> v1::NatBlockEvent {
+        v1::NatBlockEvent {
+            number,
+            unix_ms: at * 1000,
+            kind: kind.into(),
+            subscriber: vec![10, 0, 0, last],
+            external: vec![192, 0, 2, 1],
+            first_port: 1024,
+            last_port: 1535,
+            ..v1::NatBlockEvent::default()
+        }
+    }
+
+    #[test]
+    fn the_history_is_bounded_and_knows_who_had_a_block() {
+        use v1::NatBlockEventKind::{NatBlockAllocated as Allocated, NatBlockReleased as Released};
+        let mut history = History::default();
+        for (number, at, kind, last) in [
+            (1, 100, Released, 1),
+            (2, 200, Allocated, 2),
+            (3, 300, Released, 2),
+            (4, 400, Allocated, 3),
+        ] {
+            history.add(event(number, at, kind, last));
+        }
+        let who = |at| {
+            let found = history.at(at, |_| true);
+            found
+                .into_iter()
+                .map(|(it, end)| (it.subscriber[3], it.unix_ms, end))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(who(50), [(1, 0, Some(100))]);
+        assert_eq!((who(150), who(350)), (Vec::new(), Vec::new()));
+        assert_eq!(who(250), [(2, 200_000, Some(300))]);
+        assert_eq!(who(900), [(3, 400_000, None)]);
+        assert_eq!(history.since_unix_s(), 100);
+        let after = |number, at_most| {
+            let reply = history.after(number, at_most);
+            (reply.events.iter().map(|it| it.number).collect::<Vec<_>>(), reply.oldest)
+        };
+        assert_eq!(
+            (after(0, 0), after(1, 2), after(4, 0)),
+            ((vec![1, 2, 3, 4], 1), (vec![2, 3], 1), (Vec::new(), 1))
+        );
+        for number in 5..5 + KEPT as u64 {
+            history.add(event(number, 500, Allocated, 4));
+        }
+        assert_eq!((history.events.len(), history.after(0, 1).oldest), (KEPT, 5));
+    }
+}

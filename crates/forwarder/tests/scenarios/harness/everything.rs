@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use stoa_api::v1;
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::{
-    AclRule, Family, Fragments, Nat, NatMapping, NatPolicy, Prefix, Rule, RuleAction, RuleOfList,
-    VirtualRouter, ZonePair,
+    AclRule, Family, Fragments, Nat, NatBlocks, NatMapping, NatPolicy, Prefix, Rule, RuleAction,
+    RuleOfList, VirtualRouter, ZonePair,
 };
 use stoa_forwarder::flow::profiles::Profile;
 use stoa_forwarder::flow::tcp::Options;
@@ -315,7 +315,17 @@ fn nat(mut setup: Setup) -> Setup {
         };
         policies = vec![
             dynamic("east", Mapping::EndpointIndependent, Filtering::Address),
-            dynamic("north", Mapping::EndpointDependent, Filtering::AddressAndPort),
+            NatPolicy {
+                blocks: Some(NatBlocks {
+                    size: 32,
+                    limit: 1,
+                    timeout_s: 1,
+                    length: 32,
+                    is_deterministic: false,
+                    quotas: [None, Some(4), None, None],
+                }),
+                ..dynamic("north", Mapping::EndpointDependent, Filtering::AddressAndPort)
+            },
         ];
     }
     let mapping = |index, (internal, external), ports: Option<(u16, u16, u16)>| NatMapping {
