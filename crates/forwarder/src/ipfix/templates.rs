@@ -260,8 +260,10 @@ pub fn put_denial(fields: &mut Fields<'_>, denial: &Denial, time_ms: u64) {
 
 #[cfg(test)]
 mod tests {
+    use stoa_tables::flow_table::FlowKey;
     use stoa_wire::ipfix::{FIRST_TEMPLATE, HEADER, LEAST, SET_HEADER};
 
+    use super::super::record::EndReason;
     use super::*;
 
     #[test]
@@ -271,6 +273,32 @@ mod tests {
             assert!(HEADER + SET_HEADER + template.length() <= LEAST, "{template:?}");
             assert!(HEADER + SET_HEADER + template.record_length() <= LEAST, "{template:?}");
         }
-        assert!(ALL.len() <= 32, "bits of a word");
+    }
+
+    #[test]
+    fn replies_have_their_own_icmp_type() {
+        let flow = |protocol, kind| FlowRecord {
+            key: FlowKey::ip4(
+                Flow {
+                    source: 1,
+                    destination: 2,
+                    source_port: 0x1234,
+                    destination_port: kind,
+                    protocol,
+                },
+                0,
+            ),
+            translated: None,
+            id: 1,
+            start: 1,
+            seen: 1,
+            counters: [Counters::default(); 2],
+            reason: EndReason::Idle,
+        };
+        let both = |flow: FlowRecord| [false, true].map(|is_reply| icmp(&flow, is_reply));
+        assert_eq!(both(flow(ICMP4, 8)), [8 << 8, 0]);
+        assert_eq!(both(flow(ICMP4, 13)), [13 << 8, 14 << 8]);
+        assert_eq!(both(flow(ICMP6, 128)), [128 << 8, 129 << 8]);
+        assert_eq!(both(flow(17, 53)), [0, 0]);
     }
 }

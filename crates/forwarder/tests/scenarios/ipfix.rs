@@ -118,6 +118,19 @@ fn each_end_has_its_reason() {
     }
 }
 
+/// The state of a closed connection lasts longer than the idle timeout, which reports it first.
+#[test]
+fn a_closed_connection_is_finished_at_the_idle_timeout() {
+    let (mut lab, mut collector) = begin(open_gate(), |it| it.idle_s = 60);
+    out(&mut lab, there((100, 0), flag::SYN, 0));
+    into(&mut lab, back((900, 101), flag::SYN | flag::ACK, 0));
+    out(&mut lab, there((101, 901), flag::RST | flag::ACK, 0));
+    lab.state().skip(Duration::from_secs(61));
+    for record in by_family(collector.flows(2)) {
+        assert_eq!((record[&REASON], record[&PACKETS], record[&REVERSE_PACKETS]), (3, 2, 1));
+    }
+}
+
 #[test]
 fn rules_that_refuse_a_flow_end_it() {
     let (mut lab, mut collector) = begin(open_gate(), |_| {});
