@@ -57,36 +57,57 @@ impl History {
     }
 
     /// The blocks that meet a condition and belonged to somebody at a time: their allocation, and when they were
-    /// released, in seconds since 1970.
+    /// released, in seconds since 1970. Of an allocation that is not known, the time is 0.
     pub(super) fn at(
         &self,
         unix_s: u64,
         is_meant: impl Fn(&v1::NatBlockEvent) -> bool,
     ) -> Vec<(v1::NatBlockEvent, Option<u64>)> {
-        let mut found: Vec<(v1::NatBlockEvent, Option<u64>)> = Vec::new();
+        let mut found: Vec<Held> = Vec::new();
         for event in self.events.iter().filter(|it| is_meant(it)) {
-            let same = |it: &v1::NatBlockEvent| {
-                (&it.external, &it.external_vrf, it.first_port, it.last_port)
-                    == (&event.external, &event.external_vrf, event.first_port, event.last_port)
-            };
+            let now = event.unix_ms / 1000;
+            let mut of_block = found.iter_mut().filter(|it| is_same_block(&it.event, event));
             match event.kind() {
-                v1::NatBlockEventKind::NatBlockAllocated => found.push((event.clone(), None)),
+                v1::NatBlockEventKind::NatBlockAllocated => {
+                    of_block.filter(|it| it.until.is_none()).for_each(|it| it.until = Some(now));
+                    found.push(Held { event: event.clone(), from: now, until: None });
+                }
                 v1::NatBlockEventKind::NatBlockReleased => {
-                    let end = Some(event.unix_ms / 1000);
-                    if let Some(open) = found.iter_mut().find(|it| it.1.is_none() && same(&it.0)) {
-                        open.1 = end;
-                    } else if !found.iter().any(|it| same(&it.0)) {
-                        // Its allocation is not known any more; it is the first one of the block.
-                        found.push((v1::NatBlockEvent { unix_ms: 0, ..event.clone() }, end));
+                    let is_it =
+                        |it: &&mut Held| it.until.is_none() && is_same_subscriber(&it.event, event);
+                    if let Some(open) = of_block.find(is_it) {
+                        open.until = Some(now);
+                        continue;
                     }
+                    // Its allocation was lost, or is not kept any more: it was behind the release before.
+                    let before = found.iter().filter(|it| is_same_block(&it.event, event));
+                    let from = before.filter_map(|it| it.until).max().unwrap_or(0);
+                    let event = v1::NatBlockEvent { unix_ms: 0, ..event.clone() };
+                    found.push(Held { event, from, until: Some(now) });
                 }
                 _ => {}
             }
         }
-        found
-            .retain(|(it, end)| it.unix_ms / 1000 <= unix_s && end.is_none_or(|end| end >= unix_s));
-        found
+        let was = |it: &Held| it.from <= unix_s && it.until.is_none_or(|until| until >= unix_s);
+        found.into_iter().filter(was).map(|it| (it.event, it.until)).collect()
     }
+}
+
+/// A block that somebody has or had, in seconds since 1970.
+struct Held {
+    event: v1::NatBlockEvent,
+    from: u64,
+    until: Option<u64>,
+}
+
+fn is_same_block(one: &v1::NatBlockEvent, other: &v1::NatBlockEvent) -> bool {
+    (&one.external, &one.external_vrf, one.first_port, one.last_port)
+        == (&other.external, &other.external_vrf, other.first_port, other.last_port)
+}
+
+fn is_same_subscriber(one: &v1::NatBlockEvent, other: &v1::NatBlockEvent) -> bool {
+    (&one.subscriber, one.subscriber_length, &one.subscriber_vrf)
+        == (&other.subscriber, other.subscriber_length, &other.subscriber_vrf)
 }
 
 fn kind(kind: EventKind) -> v1::NatBlockEventKind {
@@ -99,7 +120,7 @@ fn kind(kind: EventKind) -> v1::NatBlockEventKind {
 }
 
 /// Milliseconds since 1970.
-fn unix_ms() -> u64 {
+pub(super) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
@@ -223,6 +244,28 @@ mod tests {
             last_port: 1535,
             ..v1::NatBlockEvent::default()
         }
+    }
+
+    /// Workers may lose allocations, but no release is lost.
+    #[test]
+    fn a_lost_allocation_names_nobody_else() {
+        use v1::NatBlockEventKind::{NatBlockAllocated as Allocated, NatBlockReleased as Released};
+        let mut history = History::default();
+        for (number, at, kind, last) in [
+            (1, 100, Allocated, 1),
+            (2, 200, Released, 1),
+            (3, 400, Released, 2),
+            (4, 500, Allocated, 3),
+            (5, 700, Allocated, 4),
+        ] {
+            history.add(event(number, at, kind, last));
+        }
+        let who = |at| {
+            let found = history.at(at, |_| true);
+            found.into_iter().map(|(it, end)| (it.subscriber[3], end)).collect::<Vec<_>>()
+        };
+        assert_eq!((who(150), who(300)), (vec![(1, Some(200))], vec![(2, Some(400))]));
+        assert_eq!((who(600), who(900)), (vec![(3, Some(700))], vec![(4, None)]));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use stoa_api::nat::user_of;
 use stoa_api::v1;
 use stoa_engine::clock;
 
+use super::history::unix_ms;
 use super::listing::{checked, octets, translated};
 use crate::control::forwarder_state::ForwarderState;
 use crate::nat::mappings::End;
@@ -118,6 +119,12 @@ impl ForwarderState {
             released_unix_s: end.unwrap_or(0),
             ..v1::NatUser::default()
         }));
+        if let Some((address, port, _)) = external {
+            for it in self.nat_blocks_with((address, port)).filter(|it| is_meant(&it.external_vrf))
+            {
+                add_held(&mut users, &it, unix_s);
+            }
+        }
         Ok(users)
     }
 
@@ -206,8 +213,12 @@ impl ForwarderState {
         let filter = v1::NatBlockFilter { prefix: Some(prefix), vrf: request.vrf.clone() };
         let (blocks, next) = self.list_nat_blocks(&filter, first);
         // The filter also finds external addresses.
-        let is_it = |it: &&v1::NatBlock| it.external != request.internal;
-        users.extend(blocks.iter().filter(is_it).map(user_of_block));
+        for it in blocks.iter().filter(|it| it.external != request.internal) {
+            match request.unix_s {
+                Some(unix_s) => add_held(users, it, unix_s),
+                None => users.push(user_of_block(it)),
+            }
+        }
         users.truncate(USERS);
         next
     }
@@ -218,9 +229,23 @@ fn address_of(octets: &[u8]) -> Result<u32, String> {
     Ok(u32::from_be_bytes(octets))
 }
 
-/// Whether a request asks for the blocks that an internal address has now.
+/// Whether a request asks for the blocks of an internal address.
 pub(super) fn is_about_internal(request: &v1::NatWhoisRequest) -> bool {
-    request.external.is_empty() && request.unix_s.is_none()
+    request.external.is_empty()
+}
+
+/// Adds a block that somebody has now, and had at a time: its allocation may be too long ago for the history.
+fn add_held(users: &mut Vec<v1::NatUser>, it: &v1::NatBlock, unix_s: u64) {
+    let allocated_unix_s = (unix_ms() / 1000).saturating_sub(it.age_s.into());
+    let one = v1::NatUser { allocated_unix_s, ..user_of_block(it) };
+    let is_known = |known: &v1::NatUser| {
+        known.released_unix_s == 0
+            && (&known.internal, &known.external, known.first_port)
+                == (&one.internal, &one.external, one.first_port)
+    };
+    if allocated_unix_s <= unix_s && !users.iter().any(is_known) {
+        users.push(one);
+    }
 }
 
 /// The answer that a block is.
