@@ -279,7 +279,8 @@ mod tests {
     /// A misspelt name would leave the field at its default.
     #[test]
     fn leaves_of_the_contract_exist() {
-        let is_leaf = |kind| matches!(kind, SchemaNodeKind::Leaf | SchemaNodeKind::LeafList);
+        use SchemaNodeKind::{Leaf, LeafList, List};
+        let is_leaf = |kind| matches!(kind, Leaf | LeafList | List);
         let leaves: std::collections::BTreeSet<String> = schema()
             .context()
             .traverse()
