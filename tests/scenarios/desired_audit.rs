@@ -77,6 +77,7 @@ fn configuration() -> Value {
     json!({
         "ietf-access-control-list:acls": lists,
         "ietf-nat:nat": nat,
+        "stoa-ipfix:ipfix": { "collector": [{ "name": "nobody", "address": "192.0.2.9" }] },
         "stoa-vrf:vrfs": { "vrf": [{ "name": "second" }] },
         "stoa-system:system": { "punt": { "class": [{ "name": "arp", "rate": 200 }] } },
         "ietf-interfaces:interfaces": { "interface": [lan, tunnel] },

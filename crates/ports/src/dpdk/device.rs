@@ -180,7 +180,7 @@ impl Drop for Device {
         let is_ring = self.facts.driver.starts_with(b"net_ring\0");
         let queues = if is_ring { self.receiving.len() as u16 } else { 0 };
         // SAFETY: our queues are gone, or were never made: nothing else uses the device.
-        unsafe { shim::stoa_dpdk_close(self.port, queues) };
+        eal::alone(|| unsafe { shim::stoa_dpdk_close(self.port, queues) });
     }
 }
 

@@ -17,7 +17,7 @@ const HUGE_BYTES: u64 = 64 << 20;
 const PROCESSORS: usize = 128;
 
 static LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
-/// One call at a time, so that the log lines belong to it.
+/// One call at a time: the log lines belong to it, and DPDK's list of devices has no lock.
 static CALLING: Mutex<()> = Mutex::new(());
 static STARTED: Mutex<Option<Result<(), String>>> = Mutex::new(None);
 
@@ -70,6 +70,12 @@ pub(super) fn attempt(call: impl FnOnce() -> c_int) -> Result<(), Failure> {
         errno => std::io::Error::from_raw_os_error(errno).to_string(),
     };
     Err(Failure { errno: -result, reason: explanation().unwrap_or_else(system) })
+}
+
+/// Calls what cannot fail, while no other call runs: a device that is removed leaves the list that a probe walks.
+pub(super) fn alone(call: impl FnOnce()) {
+    let _calling = lock(&CALLING);
+    call();
 }
 
 /// Starts DPDK unless it runs; `for_card`: for a device on a bus, which is faster with
