@@ -2,13 +2,14 @@
 
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use stoa_api::acl::protocol_name;
 use stoa_api::date;
 use stoa_api::nat::user_of;
 use stoa_api::text::{ip_bytes, ip_text};
-use stoa_api::v1::{NatUser, NatWhoisReply, NatWhoisRequest};
+use stoa_api::v1::{NatPolicy, NatUser, NatWhoisReply, NatWhoisRequest};
 use stoa_controller::configuration::Configuration;
 use stoa_wire::protocol::TCP;
 
@@ -25,6 +26,7 @@ use crate::show::{self, duration};
   stoa nat whois 203.0.113.17 7 icmp                       Of pings: their identifier
   stoa nat whois 203.0.113.17 40112 2026-11-29T08:00:00Z   Who had its port set then
   stoa nat whois 100.64.3.7                                Which port sets an inside host has
+  stoa nat whois 100.64.3.7 --at 2026-11-29T08:00:00Z      Which ones it had then
   stoa nat whois 203.0.113.17 40112 --file cgn.json        By a configuration alone, with deterministic port sets
 
 Without a time it answers about now. `stoa show nat` shows the policies, `stoa show nat mappings` all dynamic mappings.")]
@@ -54,7 +56,7 @@ struct Whois {
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<u64>,
     /// Only in this VRF, such as default
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
     vrf: Option<String>,
     /// Compute it from a configuration in this file, without a router: deterministic port sets only
     #[arg(long, value_name = "FILE")]
@@ -82,7 +84,16 @@ pub fn execute(arguments: Arguments) -> Outcome {
             Ok(client.nat_whois(request.clone()).await?.into_inner())
         })?,
     };
-    show::print(&if whois.json { to_json(&reply) } else { text(&request, &reply) })?;
+    show::print(&match (whois.json, &whois.file) {
+        (true, _) => to_json(&request, &reply),
+        (false, Some(_)) if reply.users.is_empty() => {
+            let whom = whom(&request);
+            format!(
+                "No deterministic port set of the file has {whom}. Ask the router about other ones."
+            )
+        }
+        (false, _) => text(&request, &reply),
+    })?;
     Ok(if reply.users.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -91,10 +102,19 @@ impl Whois {
         let vrf = self.vrf.clone().filter(|name| name != "all");
         let (mut unix_s, mut protocol) = (self.at, None);
         for word in &self.more {
-            match date::unix_s(word) {
-                Some(at) => unix_s = Some(at),
-                None => protocol = Some(named::protocol(word, true)?),
+            match word.contains(['-', ':']) {
+                true => unix_s = Some(time(word).map_err(Failure::Usage)?),
+                false => protocol = Some(named::protocol(word, true)?),
             }
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        if unix_s.is_some() && self.file.is_some() {
+            let text = "--file computes port sets, and knows no times: use the file of that time";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        if let Some(at) = unix_s.filter(|at| *at > now) {
+            let at = date::of_unix_s(at);
+            return Err(Failure::Usage(format!("{at} is in the future: use a time until now")));
         }
         let address = ip_bytes(self.address.into());
         let (external, internal) = match self.port {
@@ -118,6 +138,15 @@ fn by_file(file: &std::path::Path, request: &NatWhoisRequest) -> Result<NatWhois
         Failure::ValidationErrors(format!("{} is not valid:", file.display()), errors)
     })?;
     let policies = configuration.desired.nat.unwrap_or_default().policies;
+    let is_deterministic = |it: &NatPolicy| it.blocks.is_some_and(|it| it.deterministic);
+    if !policies.iter().any(is_deterministic) {
+        let file = file.display();
+        let text = format!(
+            "{file} has no deterministic port sets, and no other ones follow from a configuration: ask the \
+             router, without --file"
+        );
+        return Err(Failure::Message(text));
+    }
     let address = |bytes: &[u8]| <[u8; 4]>::try_from(bytes).ok().map(u32::from_be_bytes);
     let external = address(&request.external).zip(u16::try_from(request.port).ok());
     let internal = address(&request.internal);
@@ -162,32 +191,46 @@ fn of_vrf(user: &NatUser) -> String {
     }
 }
 
-fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
-    let when =
-        request.unix_s.map_or_else(|| "now".to_owned(), |at| format!("at {}", date::of_unix_s(at)));
-    let whom = match request.external.is_empty() {
-        true => ip_text(&request.internal),
-        false => {
-            let (address, port) = (ip_text(&request.external), request.port);
-            format!("{address} port {port} of {}", protocol_name(request.protocol))
-        }
-    };
-    if reply.users.is_empty() {
-        let nobody = match request.external.is_empty() {
-            true => format!("{whom} has no port set {when}."),
-            false => format!("Nobody has {whom} {when}."),
-        };
-        let unknown = request
-            .unix_s
-            .filter(|at| reply.known_since_unix_s == 0 || *at < reply.known_since_unix_s);
-        return match (unknown, reply.known_since_unix_s) {
-            (None, _) => nobody,
-            (Some(_), 0) => format!("{nobody} No event of a port set is known."),
-            (Some(_), since) => {
-                format!("{nobody} Events of port sets are known since {}.", date::of_unix_s(since))
+/// Whether nothing is known of the time of a question.
+fn is_before_all(request: &NatWhoisRequest, reply: &NatWhoisReply) -> bool {
+    let since = reply.known_since_unix_s;
+    request.unix_s.is_some_and(|at| since == 0 || at < since)
+}
+
+/// Whom a question is about.
+fn whom(request: &NatWhoisRequest) -> String {
+    if request.external.is_empty() {
+        return ip_text(&request.internal);
+    }
+    let (address, port) = (ip_text(&request.external), request.port);
+    format!("{address} port {port} of {}", protocol_name(request.protocol))
+}
+
+/// The answer that there is none.
+fn nobody(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
+    let whom = whom(request);
+    if is_before_all(request, reply) {
+        return match reply.known_since_unix_s {
+            0 => format!("Not known of {whom}: there were no events of port sets yet."),
+            since => {
+                let since = date::of_unix_s(since);
+                format!("Not known of {whom}: the events of port sets begin at {since}.")
             }
         };
     }
+    match (request.external.is_empty(), request.unix_s.map(date::of_unix_s)) {
+        (true, None) => format!("{whom} has no port set now."),
+        (true, Some(at)) => format!("{whom} had no port set at {at}."),
+        (false, None) => format!("Nobody has {whom} now."),
+        (false, Some(at)) => format!("Nobody had {whom} at {at}."),
+    }
+}
+
+fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
+    if reply.users.is_empty() {
+        return nobody(request, reply);
+    }
+    let whom = whom(request);
     let line = |user: &NatUser| {
         if matches!(user.kind.as_str(), "block" | "deterministic") {
             return of_block(user);
@@ -205,7 +248,7 @@ fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
     };
     let lines: Vec<String> = reply.users.iter().map(line).collect();
     let (verb, when) = match request.unix_s {
-        Some(_) => ("was", format!(" {when}")),
+        Some(at) => ("was", format!(" at {}", date::of_unix_s(at))),
         None => ("is", String::new()),
     };
     match request.external.is_empty() {
@@ -214,7 +257,7 @@ fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
     }
 }
 
-fn to_json(reply: &NatWhoisReply) -> String {
+fn to_json(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
     let known = |value: u64| (value > 0).then_some(value);
     let user = |user: &NatUser| {
         let remote = (!user.remote.is_empty()).then(|| ip_text(&user.remote));
@@ -242,7 +285,9 @@ fn to_json(reply: &NatWhoisReply) -> String {
         })
     };
     let users: Vec<Value> = reply.users.iter().map(user).collect();
-    json!({ "users": users, "known_since_unix_s": known(reply.known_since_unix_s) }).to_string()
+    let is_known = !users.is_empty() || !is_before_all(request, reply);
+    let since = known(reply.known_since_unix_s);
+    json!({ "users": users, "is_known": is_known, "known_since_unix_s": since }).to_string()
 }
 
 #[cfg(test)]
@@ -278,7 +323,7 @@ mod tests {
              10.0.0.7 port 5000, with 198.51.100.9 port 443: flow of policy 10 of instance 1, for 1 min 1 s\n\
              10.0.0.7 port 5000: static mapping 10 of instance 1"
         );
-        let json: Value = serde_json::from_str(&to_json(&reply)).unwrap();
+        let json: Value = serde_json::from_str(&to_json(&request, &reply)).unwrap();
         assert_eq!(
             (&json["users"][0]["remote_port"], &json["users"][1]["remote"]),
             (&json!(443), &Value::Null)
@@ -315,9 +360,17 @@ mod tests {
         );
         assert_eq!(
             text(&then(951_782_340), &reply(Vec::new())),
-            "Nobody has 203.0.113.17 port 1100 of tcp at 2000-02-28T23:59:00Z. Events of port sets are known since \
-             2000-02-29T00:00:00Z."
+            "Not known of 203.0.113.17 port 1100 of tcp: the events of port sets begin at 2000-02-29T00:00:00Z."
         );
+        assert_eq!(
+            text(&then(951_782_500), &reply(Vec::new())),
+            "Nobody had 203.0.113.17 port 1100 of tcp at 2000-02-29T00:01:40Z."
+        );
+        for (at, is_known) in [(951_782_340, false), (951_782_500, true)] {
+            let json: Value =
+                serde_json::from_str(&to_json(&then(at), &reply(Vec::new()))).unwrap();
+            assert_eq!(json["is_known"], is_known);
+        }
         let inside =
             NatWhoisRequest { internal: vec![100, 64, 3, 7], ..NatWhoisRequest::default() };
         assert_eq!(text(&inside, &reply(Vec::new())), "100.64.3.7 has no port set now.");
@@ -325,7 +378,7 @@ mod tests {
             text(&inside, &reply(vec![block.clone()]))
                 .starts_with("100.64.3.0/24, 203.0.113.17 ports")
         );
-        let json: Value = serde_json::from_str(&to_json(&reply(vec![block]))).unwrap();
+        let json: Value = serde_json::from_str(&to_json(&inside, &reply(vec![block]))).unwrap();
         assert_eq!(json["users"][0]["port_set"]["subscriber"], "100.64.3.0/24");
         assert_eq!(json["users"][0]["port_set"]["released_unix_s"], Value::Null);
     }
