@@ -33,6 +33,7 @@ pub mod output;
 pub mod plugin;
 pub mod protocols;
 pub mod punt;
+pub mod reports;
 pub mod shared;
 pub mod tunnel;
 

@@ -14,7 +14,7 @@ use stoa_tables::next_hop::{NextHopReader, Resolved};
 
 use crate::acl::AccessLists;
 use crate::acl::hits::{COUNTED, HitTable};
-use crate::acl::log::Logs;
+use crate::acl::log;
 use crate::addresses::Addresses;
 use crate::arcs::Arcs;
 use crate::attributes::{Attributes, REVERSE_PATH};
@@ -34,6 +34,7 @@ use crate::punt::known_neighbors::KnownNeighbors;
 use crate::punt::policer::Policers;
 use crate::punt::routing_peers::RoutingPeers;
 use crate::punt::subscriptions::Subscriptions;
+use crate::reports::Reports;
 use crate::tunnel::table::Tunnels;
 
 /// A next hop that is not an adjacency: the code in `NextHop::Special`.
@@ -122,7 +123,7 @@ pub struct Shared {
     /// How often their rules have matched.
     pub hits: Arc<HitTable>,
     /// Packets that match rules with a log, as workers report them.
-    pub acl_log: Logs,
+    pub acl_log: Reports<log::Record>,
     /// Address translation.
     pub nat: Published<Nat>,
     /// The flows that stateful rules have admitted.
@@ -194,7 +195,7 @@ impl Shared {
             policies: Published::new(Policies::default(), quiescence),
             acls: Published::new(AccessLists::default(), quiescence),
             hits: HitTable::new(quiescence.workers(), COUNTED)?,
-            acl_log: Logs::default(),
+            acl_log: Reports::new(log::RING),
             nat: Published::new(Nat::default(), quiescence),
             flows: Arc::new(flows),
             next_hops,

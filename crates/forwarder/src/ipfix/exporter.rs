@@ -1,6 +1,5 @@
 //! The thread that exports: takes what workers report, reads long and idle flows, and serves the collectors.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,8 +18,8 @@ use crate::flow::flows::Flows;
 
 /// How often it takes what workers report.
 const STEP: Duration = Duration::from_millis(20);
-/// Refused packets that wait for it.
-const DENIALS: usize = 4_096;
+/// Refused packets, and events, that the control thread has reported and that wait for it.
+const WAITING: usize = 4_096;
 /// Records of a step after which it does not wait for the next one.
 const MANY: u64 = RING as u64 / 4;
 /// How long it goes on when the export ends: for the last records, and for collectors that take them slowly.
@@ -47,11 +46,31 @@ struct Mailbox {
 #[derive(Default)]
 struct Contents {
     settings: Option<Settings>,
-    denials: VecDeque<Denial>,
-    lost_denials: u64,
+    waiting: Waiting,
+    lost: u64,
     is_ended: bool,
     is_over: bool,
     snapshot: Snapshot,
+}
+
+/// What the control thread has reported.
+#[derive(Default)]
+struct Waiting {
+    denials: Vec<Denial>,
+    events: Vec<NatEvent>,
+}
+
+/// Adds reports as long as there is room; how many found none.
+fn add<T>(all: &mut Vec<T>, more: impl Iterator<Item = T>) -> u64 {
+    let mut lost = 0;
+    for one in more {
+        if all.len() < WAITING {
+            all.push(one);
+        } else {
+            lost += 1;
+        }
+    }
+    lost
 }
 
 impl Mailbox {
@@ -96,14 +115,14 @@ impl Exporter {
 
     /// Reports refused packets.
     pub fn deny(&self, denials: impl Iterator<Item = Denial>) {
-        let mut contents = self.mailbox.lock();
-        for denial in denials {
-            if contents.denials.len() < DENIALS {
-                contents.denials.push_back(denial);
-            } else {
-                contents.lost_denials += 1;
-            }
-        }
+        let contents = &mut *self.mailbox.lock();
+        contents.lost += add(&mut contents.waiting.denials, denials);
+    }
+
+    /// Reports events of address translation that the control thread has logged.
+    pub fn report(&self, events: impl Iterator<Item = NatEvent>) {
+        let contents = &mut *self.mailbox.lock();
+        contents.lost += add(&mut contents.waiting.events, events);
     }
 
     /// What it has done.
@@ -210,13 +229,14 @@ impl Thread {
     /// Does what is to be done; how many records there were.
     fn step(&mut self, walks: &mut [Walk; 2], is_last: bool) -> u64 {
         let now = self.now();
-        let denials = self.receive();
+        let waiting = self.receive();
         self.encoder.service(now);
         let taken = self.drain(walks, now);
         if self.settings.flows {
             self.walk(walks, is_last, now);
         }
-        denials.iter().for_each(|denial| self.encoder.denial(denial, now));
+        waiting.events.iter().for_each(|event| self.encoder.event(event, now));
+        waiting.denials.iter().for_each(|denial| self.encoder.denial(denial, now));
         self.encoder.flush(now);
         let interval = Duration::from_secs(self.settings.template_s.into());
         let is_due = |at: Instant| now.instant.duration_since(at) >= interval;
@@ -228,10 +248,10 @@ impl Thread {
         taken
     }
 
-    /// Follows other settings; what was denied.
-    fn receive(&mut self) -> VecDeque<Denial> {
+    /// Follows other settings; what the control thread has reported.
+    fn receive(&mut self) -> Waiting {
         let mut contents = self.mailbox.lock();
-        let (settings, denials) = (contents.settings.take(), std::mem::take(&mut contents.denials));
+        let (settings, waiting) = (contents.settings.take(), std::mem::take(&mut contents.waiting));
         drop(contents);
         if let Some(settings) = settings {
             self.encoder.flush(self.now());
@@ -239,7 +259,7 @@ impl Thread {
             self.settings = settings;
             self.statistics = None;
         }
-        denials
+        waiting
     }
 
     /// Takes what workers report; how many records.
@@ -263,7 +283,7 @@ impl Thread {
             }
             Record::Nat(_) => {}
         };
-        self.unmade.0 = exports.drain(RING, |record| {
+        self.unmade.0 = exports.drain(|record| {
             taken += 1;
             each(record);
         });
@@ -290,7 +310,7 @@ impl Thread {
     }
 
     fn lost(&self) -> u64 {
-        self.unmade.0.saturating_sub(self.unmade.1) + self.mailbox.lock().lost_denials
+        self.unmade.0.saturating_sub(self.unmade.1) + self.mailbox.lock().lost
     }
 
     fn publish(&mut self) {
@@ -336,14 +356,8 @@ fn log(event: &NatEvent, (second, count): &mut (u32, u32), tick: u32) {
         NatEventKind::PortsExhausted => {
             tracing::warn!(instance, %host, "NAT has no free port for a host");
         }
-        NatEventKind::QuotaExceeded(which) => {
-            tracing::warn!(instance, %host, which, "a host has as much of NAT as it may have");
-        }
-        NatEventKind::PortBlock { is_allocated, external, ports: (first, last) } => {
-            let external = std::net::Ipv4Addr::from_bits(external);
-            let action = if is_allocated { "allocated" } else { "released" };
-            tracing::info!(instance, %host, %external, first, last, "port block {action}");
-        }
+        // The control thread logs them.
+        NatEventKind::QuotaExceeded | NatEventKind::PortBlock { .. } => {}
     }
 }
 

@@ -89,8 +89,8 @@ pub enum NatEventKind {
     AddressesExhausted,
     /// No external port is free.
     PortsExhausted,
-    /// A subscriber has as many of something as it may have: the value of natQuotaExceededEvent.
-    QuotaExceeded(u32),
+    /// A subscriber has as many ports or blocks as it may have.
+    QuotaExceeded,
     /// A subscriber has got a block of ports, or given it back.
     PortBlock {
         /// Whether it has got it.

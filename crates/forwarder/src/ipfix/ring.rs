@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use stoa_engine::counters::Counter;
 use stoa_tables::flow_table::{FlowEntry, FlowKey, Tuple};
 
 use super::record::{EndReason, FlowRecord, NatEvent, Record};
 use super::settings::Settings;
 use super::walk::Walk;
+use crate::reports::{Reporter, Reports};
 
 /// Records that wait for the exporter, of a worker and family. It takes them 50 times a second. Memory that was never
 /// used takes no room.
@@ -30,14 +30,23 @@ struct Switches {
     sampling: AtomicU32,
     /// Nobody can choose flows that are not exported.
     secret: u32,
-    /// Which exporter is the last one.
-    exporter: AtomicU32,
 }
 
 impl Switches {
     #[inline(always)]
     fn has(&self, what: u32) -> bool {
         self.what.load(Ordering::Relaxed) & what != 0
+    }
+
+    fn follow(&self, settings: &Settings) {
+        let bits = [
+            (settings.flows, FLOWS),
+            (settings.nat_sessions, SESSIONS),
+            (settings.nat_events, NAT_EVENTS),
+        ];
+        let what = bits.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum::<u32>();
+        self.sampling.store(settings.sampling, Ordering::Relaxed);
+        self.what.store(what, Ordering::Relaxed);
     }
 
     fn samples(&self, key: &FlowKey) -> bool {
@@ -54,8 +63,7 @@ impl Switches {
 /// The end of a worker.
 pub struct Writer {
     switches: Arc<Switches>,
-    ring: rtrb::Producer<Record>,
-    lost: Arc<Counter>,
+    reporter: Reporter<Record>,
     /// Events of a second.
     events: (u32, u32),
 }
@@ -75,7 +83,7 @@ impl Writer {
         let is_session = self.switches.has(SESSIONS) && flow.has_second();
         let is_flow = || self.switches.has(FLOWS) && self.switches.samples(&flow.key());
         if is_session || is_flow() {
-            self.push(Record::Ended(FlowRecord::of(flow, reason)));
+            self.reporter.push(Record::Ended(FlowRecord::of(flow, reason)));
         }
     }
 
@@ -83,7 +91,7 @@ impl Writer {
     #[inline(always)]
     pub fn began(&mut self, flow: &FlowEntry<'_>) {
         if self.switches.has(SESSIONS) {
-            self.push(Record::Began(FlowRecord::of(flow, EndReason::Active)));
+            self.reporter.push(Record::Began(FlowRecord::of(flow, EndReason::Active)));
         }
     }
 
@@ -94,27 +102,22 @@ impl Writer {
         let count = if second == tick { before + 1 } else { 1 };
         self.events = (tick, count);
         if self.switches.has(NAT_EVENTS) && count <= EVENTS {
-            self.push(Record::Nat(event));
-        }
-    }
-
-    fn push(&mut self, record: Record) {
-        if !self.report(record) {
-            self.lost.add(1);
+            self.reporter.push(Record::Nat(event));
         }
     }
 
     /// Reports a record, whatever is exported; whether there was room.
     pub fn report(&mut self, record: Record) -> bool {
-        self.ring.push(record).is_ok()
+        self.reporter.try_push(record)
     }
 }
 
 /// What is exported, and the ends of the exporter.
-#[derive(Default)]
 pub struct Exports {
     switches: Arc<Switches>,
-    rings: Mutex<Vec<(rtrb::Consumer<Record>, Arc<Counter>)>>,
+    records: Reports<Record>,
+    /// The number of the last exporter. Switches change under this lock.
+    exporter: Mutex<u32>,
     /// What was reported of IPv4 and of IPv6 flows that go on. The exporter that works has it: the next one begins when
     /// that is over, and reports what came since then.
     walks: Mutex<[Walk; 2]>,
@@ -124,15 +127,18 @@ impl Exports {
     /// Nothing is exported. `secret`: a random word.
     pub fn new(secret: u64) -> Self {
         let switches = Switches { secret: secret as u32, ..Switches::default() };
-        Self { switches: Arc::new(switches), rings: Mutex::default(), walks: Mutex::default() }
+        Self {
+            switches: Arc::new(switches),
+            records: Reports::new(RING),
+            exporter: Mutex::default(),
+            walks: Mutex::default(),
+        }
     }
 
     /// The end of one more worker.
     pub fn writer(&self) -> Writer {
-        let (ring, reader) = rtrb::RingBuffer::new(RING);
-        let lost = Arc::new(Counter::default());
-        self.rings().push((reader, lost.clone()));
-        Writer { switches: self.switches.clone(), ring, lost, events: (0, 0) }
+        let reporter = self.records.writer();
+        Writer { switches: self.switches.clone(), reporter, events: (0, 0) }
     }
 
     /// Waits for the end of the exporter that works, and takes its place.
@@ -140,23 +146,23 @@ impl Exports {
         self.walks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn rings(&self) -> MutexGuard<'_, Vec<(rtrb::Consumer<Record>, Arc<Counter>)>> {
-        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    fn exporter(&self) -> MutexGuard<'_, u32> {
+        self.exporter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Another exporter begins, with this number and these settings.
     pub fn begin(&self, settings: &Settings) -> u32 {
-        // The one before may end at this moment.
-        let _rings = self.rings();
-        self.follow(settings);
-        self.switches.exporter.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+        let mut last = self.exporter();
+        *last = last.wrapping_add(1);
+        self.switches.follow(settings);
+        *last
     }
 
     /// The exporter with this number ends: workers report nothing any more, unless another one has begun. Whether it is
     /// the last one.
     pub fn end(&self, number: u32) -> bool {
-        let _rings = self.rings();
-        let is_last = self.switches.exporter.load(Ordering::Relaxed) == number;
+        let last = self.exporter();
+        let is_last = *last == number;
         if is_last {
             self.switches.what.store(0, Ordering::Relaxed);
         }
@@ -165,19 +171,13 @@ impl Exports {
 
     /// Records that have found no room so far.
     pub fn lost(&self) -> u64 {
-        self.rings().iter().map(|(_, lost)| lost.get()).sum()
+        self.records.lost()
     }
 
     /// Has workers report what these settings say.
     pub fn follow(&self, settings: &Settings) {
-        let bits = [
-            (settings.flows, FLOWS),
-            (settings.nat_sessions, SESSIONS),
-            (settings.nat_events, NAT_EVENTS),
-        ];
-        let what = bits.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum::<u32>();
-        self.switches.sampling.store(settings.sampling, Ordering::Relaxed);
-        self.switches.what.store(what, Ordering::Relaxed);
+        let _last = self.exporter();
+        self.switches.follow(settings);
     }
 
     /// Whether flows with this key are exported: one of so many.
@@ -185,20 +185,9 @@ impl Exports {
         self.switches.samples(key)
     }
 
-    /// Takes what workers have reported, at most `most` of each; returns how many have found no room so far.
-    pub fn drain(&self, most: usize, mut each: impl FnMut(Record)) -> u64 {
-        let (mut lost, mut taken) = (0, 0);
-        for (ring, of_worker) in &mut *self.rings() {
-            while taken < most
-                && let Ok(record) = ring.pop()
-            {
-                each(record);
-                taken += 1;
-            }
-            taken = 0;
-            lost += of_worker.get();
-        }
-        lost
+    /// Takes what workers have reported; returns how many records have found no room so far.
+    pub fn drain(&self, each: impl FnMut(Record)) -> u64 {
+        self.records.drain(each)
     }
 }
 
@@ -222,35 +211,35 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_counted() {
-        let exports = Exports::default();
+        let exports = Exports::new(1);
         let mut writer = exports.writer();
         writer.nat(event(1), 1);
-        assert_eq!(exports.drain(RING, |_| panic!("nothing is exported")), 0);
+        assert_eq!(exports.drain(|_| panic!("nothing is exported")), 0);
         exports.follow(&on());
         for at in 0..RING as u32 + 3 {
             writer.nat(event(at), at);
         }
         let mut taken = 0;
-        assert_eq!(exports.drain(2 * RING, |_| taken += 1), 3);
+        assert_eq!(exports.drain(|_| taken += 1), 3);
         assert_eq!(taken, RING);
         let number = exports.begin(&on());
         assert!(!exports.end(number.wrapping_sub(1)));
         writer.nat(event(1), 1);
-        assert_eq!(exports.drain(RING, |_| taken += 1), 3);
+        assert_eq!(exports.drain(|_| taken += 1), 3);
         assert_eq!(taken, RING + 1, "another exporter has begun");
         assert!(exports.end(number));
         writer.nat(event(1), 1);
-        assert_eq!(exports.drain(RING, |_| panic!("nothing is exported any more")), 3);
+        assert_eq!(exports.drain(|_| panic!("nothing is exported any more")), 3);
     }
 
     #[test]
     fn events_of_a_second_are_limited() {
-        let exports = Exports::default();
+        let exports = Exports::new(1);
         let mut writer = exports.writer();
         exports.follow(&on());
         (0..1_000).for_each(|at| writer.nat(event(at), at / 500));
         let mut taken = 0;
-        exports.drain(RING, |_| taken += 1);
+        exports.drain(|_| taken += 1);
         assert_eq!(taken, 2 * EVENTS);
     }
 

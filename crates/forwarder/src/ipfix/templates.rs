@@ -109,7 +109,7 @@ pub fn of_flow(flow: &FlowRecord, is_biflow: bool) -> &'static Template {
 pub fn of_event(event: &NatEvent) -> &'static Template {
     match event.kind {
         NatEventKind::AddressesExhausted | NatEventKind::PortsExhausted => &EXHAUSTED,
-        NatEventKind::QuotaExceeded(_) => &QUOTA,
+        NatEventKind::QuotaExceeded => &QUOTA,
         NatEventKind::PortBlock { .. } => &PORT_BLOCK,
     }
 }
@@ -202,6 +202,9 @@ pub fn put_session(
     put_ports(fields, if before.protocol == ICMP4 { [0, 0] } else { destinations });
 }
 
+/// The value of natQuotaExceededEvent: the maximum of entries for each user (RFC 8158 section 5.6.7).
+const ENTRIES_OF_USER: u32 = 3;
+
 /// Writes a record of [`of_event`].
 pub fn put_event(fields: &mut Fields<'_>, event: &NatEvent, time_ms: u64) {
     let vrf = (event.vrf & crate::flow::selection::VRF_SLOT).into();
@@ -218,9 +221,9 @@ pub fn put_event(fields: &mut Fields<'_>, event: &NatEvent, time_ms: u64) {
             fields.u32(event.subscriber);
             fields.u8(event.protocol);
         }
-        NatEventKind::QuotaExceeded(which) => {
+        NatEventKind::QuotaExceeded => {
             fields.u8(nat_event::QUOTA_EXCEEDED);
-            fields.u32(which);
+            fields.u32(ENTRIES_OF_USER);
             fields.u32(event.instance);
             fields.u32(vrf);
             fields.u32(event.subscriber);

@@ -2,14 +2,10 @@
 //! RFC 8158). No event has a destination. Workers report to the control thread; nobody waits, and what finds no room is
 //! counted.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use stoa_engine::counters::Counter;
-
 use super::blocks::{BlockRange, Subscriber};
 
 /// Events of a worker that wait for the control thread, which asks ten times a second.
-const RING: usize = 4_096;
+pub const RING: usize = 4_096;
 
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,46 +50,5 @@ impl Event {
         let BlockRange { policy, length, vrf, .. } = *range;
         let block = id.and_then(|id| range.place(id));
         Self { kind, ms, policy, subscriber, length, vrf, block }
-    }
-}
-
-/// The end of a worker.
-pub struct EventWriter {
-    ring: rtrb::Producer<Event>,
-    lost: Arc<Counter>,
-}
-
-impl EventWriter {
-    /// Reports an event, or counts it if there is no room.
-    pub fn push(&mut self, event: Event) {
-        if self.ring.push(event).is_err() {
-            self.lost.add(1);
-        }
-    }
-}
-
-/// The ends of the control thread.
-#[derive(Default)]
-pub struct Events(Mutex<Vec<(rtrb::Consumer<Event>, Arc<Counter>)>>);
-
-impl Events {
-    /// The end of one more worker.
-    pub fn writer(&self) -> EventWriter {
-        let (ring, reader) = rtrb::RingBuffer::new(RING);
-        let lost = Arc::new(Counter::default());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((reader, lost.clone()));
-        EventWriter { ring, lost }
-    }
-
-    /// Takes what workers have reported; returns how many events have found no room so far.
-    pub fn drain(&self, mut each: impl FnMut(Event)) -> u64 {
-        let mut lost = 0;
-        for (ring, of_worker) in &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            while let Ok(event) = ring.pop() {
-                each(event);
-            }
-            lost += of_worker.get();
-        }
-        lost
     }
 }

@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use stoa_wire::protocol::{ICMP4, TCP, UDP};
 
-use super::block_events::Events;
+use super::block_events::{self, Event};
+use crate::reports::Reports;
 
 /// Blocks of a page of memory, which is there once a block of it may be used.
 const PAGE: u32 = 4_096;
@@ -117,13 +118,13 @@ pub struct BlockUse {
 pub struct Blocks {
     pages: Box<[OnceLock<Box<[Block]>>]>,
     /// What workers report of blocks.
-    pub events: Events,
+    pub events: Reports<Event>,
 }
 
 impl Default for Blocks {
     fn default() -> Self {
         let pages = (0..ROOM / PAGE).map(|_| OnceLock::new()).collect();
-        Self { pages, events: Events::default() }
+        Self { pages, events: Reports::new(block_events::RING) }
     }
 }
 

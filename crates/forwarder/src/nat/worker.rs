@@ -6,10 +6,11 @@ use stoa_engine::clock;
 use stoa_engine::counters::Counter;
 
 use super::Nat;
-use super::block_events::EventWriter;
+use super::block_events::Event;
 use super::mappings::{MappingOwner, Mappings};
 use crate::flow::flows::{Flows, Now, random};
 use crate::flow::tracker::Side;
+use crate::reports::Reporter;
 
 /// Flows that one call looks at after a change.
 const SWEPT: u32 = 4_096;
@@ -32,7 +33,7 @@ pub struct Traffic {
 pub struct NatWorker {
     /// `None`: another one has it.
     mappings: Option<MappingOwner>,
-    block_events: EventWriter,
+    block_events: Reporter<Event>,
     /// Whether the sender of a packet that is refused now gets no ICMP.
     pub(super) is_silent: bool,
     random: u64,
@@ -70,7 +71,7 @@ impl NatWorker {
     }
 
     /// Where this worker reports what happens to blocks of ports.
-    pub(super) fn block_events(&mut self) -> &mut EventWriter {
+    pub(super) fn block_events(&mut self) -> &mut Reporter<Event> {
         &mut self.block_events
     }
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::{Ordering, fence};
 
 use super::{ADDRESSES, BlockRange, Blocks, Subscriber, class};
-use crate::nat::block_events::{Event, EventKind, EventWriter};
+use crate::nat::block_events::{Event, EventKind};
+use crate::reports::Reporter;
 
 /// What a subscriber of a policy may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl Search<'_> {
     pub(in crate::nat) fn hold(
         &self,
         after: Option<u32>,
-        events: &mut EventWriter,
+        events: &mut Reporter<Event>,
     ) -> Result<u32, NoBlock> {
         let (range, home) = (self.range, self.range.home(self.subscriber));
         let addresses = ADDRESSES.min(range.addresses());
@@ -77,7 +78,7 @@ impl Search<'_> {
     }
 
     /// Takes a block that nobody has; `None`: somebody has it.
-    fn claim(&self, id: u32, events: &mut EventWriter) -> Option<Result<(), NoBlock>> {
+    fn claim(&self, id: u32, events: &mut Reporter<Event>) -> Option<Result<(), NoBlock>> {
         let (block, range) = (self.blocks.block(id)?, self.range);
         let (class, held) = (class(self.protocol), self.subscriber.key() << 16 | 1);
         if block.word.load(Ordering::Relaxed) != 0 || !block.take_port(class, range.size) {
