@@ -1,6 +1,6 @@
 //! Writes to the log which packets have matched rules with a log.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stoa_api::acl::protocol_name;
@@ -92,27 +92,20 @@ impl ForwarderState {
     pub fn take_acl_log(&self) -> (Vec<Logged>, u64) {
         let (mut records, acls) = (Vec::new(), &self.capabilities.acl);
         let lost = self.shared.acl_log.drain(|record| records.push(record));
-        self.export_denials(&records);
         if records.is_empty() {
             return (Vec::new(), lost);
         }
         let rules: HashMap<u32, &Installed> =
             acls.lists.values().flatten().map(|it| (it.number, it)).collect();
+        if self.capabilities.ipfix.has_denials() {
+            let is_refusing = |it: &&Record| {
+                rules.get(&it.rule).is_some_and(|rule| rule.rule.rule.action != Action::Accept)
+            };
+            self.capabilities.ipfix.deny(records.iter().filter(is_refusing).map(denial));
+        }
         // A rule that has gone meanwhile has no name any more.
         let logged = |record| self.logged(&record, rules.get(&record.rule)?);
         (records.into_iter().filter_map(logged).collect(), lost)
-    }
-
-    /// Exports refused packets by IPFIX, if that is configured.
-    fn export_denials(&self, records: &[Record]) {
-        if records.is_empty() || !self.capabilities.ipfix.has_denials() {
-            return;
-        }
-        let rules = self.capabilities.acl.lists.values().flatten();
-        let refusing = rules.filter(|it| it.rule.rule.action != Action::Accept);
-        let refusing: HashSet<u32> = refusing.map(|it| it.number).collect();
-        let denied = records.iter().filter(|record| refusing.contains(&record.rule));
-        self.capabilities.ipfix.deny(denied.map(denial));
     }
 
     fn logged(&self, record: &Record, rule: &Installed) -> Option<Logged> {
