@@ -1,6 +1,7 @@
 //! Export by IPFIX as a capability: its part of the desired state, its state and its metrics.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 use stoa_api::text::ip;
@@ -43,7 +44,7 @@ impl Capability for Export {
     }
 }
 
-fn check(collector: &v1::IpfixCollector, errors: &mut ValidationErrors) {
+pub(super) fn check(collector: &v1::IpfixCollector, errors: &mut ValidationErrors) {
     let Some(to) = ip(&collector.address) else { return };
     if to.is_multicast() || to.is_unspecified() {
         errors.add(
@@ -52,7 +53,7 @@ fn check(collector: &v1::IpfixCollector, errors: &mut ValidationErrors) {
             "Use the address of the collector.",
         );
     }
-    if let std::net::IpAddr::V6(it) = to
+    if let IpAddr::V6(it) = to
         && it.is_unicast_link_local()
     {
         errors.add(

@@ -1,7 +1,11 @@
 //! Warnings of a commit.
 
+use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
+use stoa_yang::error::ValidationErrors;
+
+use super::capability::check;
 use super::warnings;
 
 fn ipfix() -> v1::Ipfix {
@@ -35,4 +39,20 @@ fn a_commit_warns_of_an_export_of_nothing() {
     let off = v1::Ipfix { flows: false, ..ipfix() };
     let desired = v1::Desired { ipfix: Some(off), ..v1::Desired::default() };
     assert_eq!(texts(&desired), Vec::<String>::new());
+}
+
+#[test]
+fn collectors_are_hosts_that_any_link_may_lead_to() {
+    let refused = |address: &str, source: &str| {
+        let bytes = |text: &str| text.parse().map(ip_bytes).unwrap_or_default();
+        let (address, source) = (bytes(address), bytes(source));
+        let collector =
+            v1::IpfixCollector { name: "x".into(), address, source, ..Default::default() };
+        let mut errors = ValidationErrors::default();
+        check(&collector, &mut errors);
+        !errors.is_empty()
+    };
+    assert!(!refused("192.0.2.9", "") && !refused("2001:db8::9", "2001:db8::1"));
+    assert!(refused("fe80::9", "") && refused("ff02::1", "") && refused("0.0.0.0", ""));
+    assert!(refused("192.0.2.9", "2001:db8::1"));
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 use stoa_forwarder::acl::Action;
+use stoa_forwarder::control::desired::NatBlocks;
 use stoa_forwarder::flow::selection::Selection;
 use stoa_forwarder::ipfix::{CollectorSettings, Settings};
 use stoa_forwarder::nat::Mapping;
@@ -20,7 +21,8 @@ use crate::acl_stateful::{
     LONG, await_flows, back, clear, into, open_gate, out, there, udp_back, udp_there,
 };
 use crate::harness::*;
-use crate::nat44::{masquerade, passed, policy, with_nat};
+use crate::nat44::{POOL, masquerade, passed, policy, translated, with_nat};
+use crate::nat44_blocks::{SIZE, blocks, by_blocks};
 use collector::*;
 
 /// Exports flows; those that go on only if a test lets them.
@@ -252,6 +254,28 @@ fn a_host_without_a_port_is_an_event() {
     assert_eq!((event[&(0, 463)], event[&PROTOCOL]), (1, 17));
     lab.dropped();
     lab.take("west");
+}
+
+#[test]
+fn port_blocks_and_quotas_are_events() {
+    let quotas = [None, Some(1), None, None];
+    let policy = by_blocks(Mapping::EndpointIndependent, NatBlocks { quotas, ..blocks() });
+    let (mut lab, mut collector) = begin(translated(policy), |it| it.nat_sessions = false);
+    let ask = |port| udp_ports(host4(1), host4(2), (port, 53), b"ask");
+    let port = passed(&mut lab, 1, &ask(5_000), "east").ports.unwrap().0;
+    lab.send("west", [packet_from(1, &ask(5_002))]);
+    lab.assert_dropped(&[("nat44-quota", 1)]);
+    lab.take("west");
+    lab.state().tick();
+    let [block, quota] = <[Record; 2]>::try_from(collector.records(NAT_EVENT, 2)).unwrap();
+    assert_eq!((block[&NAT_EVENT], block[&POST_SOURCE]), (16, u128::from(POOL.to_bits())));
+    let [first, last] = [361, 362].map(|element| block[&(0, element)]);
+    assert!((first..=last).contains(&port.into()) && last - first + 1 == SIZE.into(), "{block:?}");
+    // The maximum of entries for each user.
+    assert_eq!((quota[&NAT_EVENT], quota[&(0, 466)]), (13, 3));
+    for event in [block, quota] {
+        assert_eq!(event[&SOURCE_IP4], u128::from(host4(1).to_bits()));
+    }
 }
 
 #[test]

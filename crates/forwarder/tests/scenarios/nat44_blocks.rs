@@ -16,11 +16,11 @@ use crate::harness::*;
 use crate::nat44::{POOL, net, passed, policy, translated};
 
 /// Ports of a block.
-const SIZE: u16 = 32;
+pub(crate) const SIZE: u16 = 32;
 const ROOMY: Limits = Limits { nat_flows: 1024, nat_mappings: 1024, ..LIMITS };
 const BOTH: [Mapping; 2] = [Mapping::EndpointIndependent, Mapping::EndpointDependent];
 
-fn blocks() -> NatBlocks {
+pub(crate) fn blocks() -> NatBlocks {
     NatBlocks {
         size: SIZE,
         limit: 2,
@@ -32,7 +32,7 @@ fn blocks() -> NatBlocks {
 }
 
 /// A policy with four blocks at one address.
-fn by_blocks(mapping: Mapping, blocks: NatBlocks) -> NatPolicy {
+pub(crate) fn by_blocks(mapping: Mapping, blocks: NatBlocks) -> NatPolicy {
     NatPolicy {
         pools: vec![net(POOL, 32)],
         ports: (1024, 1024 + 4 * SIZE - 1),

@@ -9,7 +9,7 @@ use stoa_api::{audit, v1};
 use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
 use super::forwarder_state::ForwarderState;
-use crate::ipfix::{Denial, Exporter};
+use crate::ipfix::{Denial, Exporter, NatEvent};
 
 /// How long the forwarder waits at its end for the last records.
 const END: Duration = Duration::from_secs(1);
@@ -49,6 +49,13 @@ impl Export {
     pub(super) fn deny(&self, denials: impl Iterator<Item = Denial>) {
         if let Some(exporter) = self.0.as_ref().filter(|it| it.settings().denials) {
             exporter.deny(denials);
+        }
+    }
+
+    /// Exports events of address translation.
+    pub(in crate::control) fn report(&self, events: impl Iterator<Item = NatEvent>) {
+        if let Some(exporter) = self.0.as_ref().filter(|it| it.settings().nat_events) {
+            exporter.report(events);
         }
     }
 }

@@ -12,7 +12,9 @@ use stoa_engine::clock;
 
 use super::listing::octets;
 use crate::control::forwarder_state::ForwarderState;
+use crate::ipfix::{NatEvent, NatEventKind};
 use crate::nat::block_events::{Event, EventKind};
+use crate::nat::blocks::Subscriber;
 
 /// Events that are kept.
 const KEPT: usize = 65_536;
@@ -119,6 +121,22 @@ fn kind(kind: EventKind) -> v1::NatBlockEventKind {
     }
 }
 
+/// An event as IPFIX exports it. A packet for which no block is free is the worker's event: it has no port.
+fn exported(event: &Event) -> Option<NatEvent> {
+    let kind = match (event.kind, event.block) {
+        (EventKind::NoBlock, _) => return None,
+        (EventKind::OverQuota, _) => NatEventKind::QuotaExceeded,
+        (EventKind::Allocated | EventKind::Released, block) => {
+            let (external, first, last) = block?;
+            let is_allocated = event.kind == EventKind::Allocated;
+            NatEventKind::PortBlock { is_allocated, external, ports: (first, last) }
+        }
+    };
+    let Subscriber { address, vrf } = event.subscriber;
+    let instance = event.policy.0;
+    Some(NatEvent { kind, instance, subscriber: address, protocol: 0, vrf })
+}
+
 /// Milliseconds since 1970.
 pub(super) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
@@ -131,6 +149,7 @@ impl ForwarderState {
             return;
         }
         let (now_ms, now) = (unix_ms(), self.shared.flows.now(clock::tsc()).ms);
+        self.capabilities.ipfix.report(events.iter().filter_map(exported));
         let (mut messages, mut unlogged) = (Vec::with_capacity(events.len()), 0);
         for it in &events {
             let age = now.wrapping_sub(it.ms).cast_signed().max(0).cast_unsigned();
@@ -246,20 +265,26 @@ mod tests {
         }
     }
 
+    /// Of these events: number, seconds, kind, last byte of the subscriber.
+    fn history(events: &[(u64, u64, v1::NatBlockEventKind, u8)]) -> History {
+        let mut history = History::default();
+        events
+            .iter()
+            .for_each(|&(number, at, kind, last)| history.add(event(number, at, kind, last)));
+        history
+    }
+
     /// Workers may lose allocations, but no release is lost.
     #[test]
     fn a_lost_allocation_names_nobody_else() {
         use v1::NatBlockEventKind::{NatBlockAllocated as Allocated, NatBlockReleased as Released};
-        let mut history = History::default();
-        for (number, at, kind, last) in [
+        let history = history(&[
             (1, 100, Allocated, 1),
             (2, 200, Released, 1),
             (3, 400, Released, 2),
             (4, 500, Allocated, 3),
             (5, 700, Allocated, 4),
-        ] {
-            history.add(event(number, at, kind, last));
-        }
+        ]);
         let who = |at| {
             let found = history.at(at, |_| true);
             found.into_iter().map(|(it, end)| (it.subscriber[3], end)).collect::<Vec<_>>()
@@ -271,15 +296,12 @@ mod tests {
     #[test]
     fn the_history_is_bounded_and_knows_who_had_a_block() {
         use v1::NatBlockEventKind::{NatBlockAllocated as Allocated, NatBlockReleased as Released};
-        let mut history = History::default();
-        for (number, at, kind, last) in [
+        let mut history = history(&[
             (1, 100, Released, 1),
             (2, 200, Allocated, 2),
             (3, 300, Released, 2),
             (4, 400, Allocated, 3),
-        ] {
-            history.add(event(number, at, kind, last));
-        }
+        ]);
         let who = |at| {
             let found = history.at(at, |_| true);
             found
