@@ -16,55 +16,6 @@ pub fn with_micros(time: SystemTime) -> String {
     format!("{}.{:06}Z", whole.trim_end_matches('Z'), since.subsec_micros())
 }
 
-/// The seconds since 1970 of "2026-11-22T09:42:48Z". The seconds may be absent; a space may stand for the T; in place
-/// of the Z, an offset such as +01:00 or nothing, for UTC. `None`: it is no such time, or before 1970.
-pub fn unix_s(text: &str) -> Option<u64> {
-    let number = |text: &str| {
-        let is_right = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
-        is_right.then(|| text.parse::<u64>().ok()).flatten()
-    };
-    let (date, time) = text.split_once(['T', 't', ' '])?;
-    let (time, offset) = match time.find(['Z', 'z', '+', '-']) {
-        Some(at) => time.split_at(at),
-        None => (time, "Z"),
-    };
-    let offset_s = match offset {
-        "Z" | "z" => 0,
-        other => {
-            let (hours, minutes) = other[1..].split_once(':')?;
-            let minutes = number(hours).filter(|it| *it < 24)? * 60 + number(minutes)?;
-            let offset = i64::try_from(minutes * 60).ok()?;
-            if other.starts_with('-') { -offset } else { offset }
-        }
-    };
-    let mut parts = date.split('-').map(number);
-    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    let mut parts = time.split(':');
-    let (hours, minutes) = (number(parts.next()?)?, number(parts.next()?)?);
-    let seconds = parts.next().map_or(Some(0), |it| number(it.split('.').next()?))?;
-    let is_right = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hours < 24
-        && minutes < 60
-        && seconds < 61
-        && parts.next().is_none();
-    if !is_right {
-        return None;
-    }
-    // The day of a date is found by bisection in its inverse.
-    let (mut low, mut high) = (0, 3_000_000);
-    while low < high {
-        let middle = u64::midpoint(low, high);
-        if civil(middle) < (year, month, day) { low = middle + 1 } else { high = middle }
-    }
-    if civil(low) != (year, month, day) {
-        return None;
-    }
-    let all = i64::try_from(low * 86_400 + hours * 3600 + minutes * 60 + seconds).ok()?;
-    u64::try_from(all - offset_s).ok()
-}
-
 /// The Gregorian date of a number of days after 1970-01-01. Years are counted from March, so that the leap day is the
 /// last day.
 fn civil(days: u64) -> (u64, u64, u64) {
@@ -84,29 +35,6 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_read_as_they_are_written() {
-        for seconds in [0, 951_782_400, 1_795_223_444, 4_102_444_799] {
-            assert_eq!(unix_s(&of_unix_s(seconds)), Some(seconds));
-        }
-        let known = unix_s("2026-11-29T08:00:00Z");
-        assert_eq!(known, Some(1_795_939_200));
-        for same in ["2026-11-29 08:00", "2026-11-29T09:00:00+01:00", "2026-11-29T08:00:00.75Z"] {
-            assert_eq!(unix_s(same), known, "{same}");
-        }
-        for wrong in [
-            "",
-            "2026-11-29",
-            "2026-02-30T00:00Z",
-            "2026-11-29T24:00Z",
-            "1969-12-31T00:00Z",
-            "tcp",
-            "1T2",
-        ] {
-            assert_eq!(unix_s(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn dates_match_known_timestamps() {
