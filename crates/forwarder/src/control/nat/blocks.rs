@@ -8,7 +8,7 @@ use stoa_api::nat::Deterministic;
 use stoa_api::v1;
 
 use super::ActivePolicy;
-use super::listing::octets;
+use super::listing::{is_in, octets};
 use crate::control::apply::ApplyError;
 use crate::control::desired::NatBlocks;
 use crate::control::forwarder_state::ForwarderState;
@@ -93,13 +93,9 @@ fn meets(filter: &v1::NatBlockFilter, range: &BlockRange, it: &Listed, external:
     let is_within = |prefix: &v1::Prefix| {
         let octets = <[u8; 4]>::try_from(prefix.address.as_slice()).unwrap_or_default();
         let network = u32::from_be_bytes(octets);
-        let is_in = |address: u32, length: u32| {
-            let host_bits = u32::MAX.checked_shr(length).unwrap_or(0);
-            (address ^ network) & !host_bits == 0
-        };
         // A subscriber is a prefix, too: whichever is shorter has the other.
-        is_in(it.subscriber.address, prefix.length.min(range.length.into()))
-            || is_in(external, prefix.length)
+        let length = prefix.length.min(range.length.into());
+        is_in(it.subscriber.address, (network, length)) || is_in(external, (network, prefix.length))
     };
     filter.prefix.as_ref().is_none_or(is_within)
 }

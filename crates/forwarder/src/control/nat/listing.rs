@@ -101,6 +101,12 @@ pub(super) fn checked<T: TryFrom<u32>>(value: u32, what: &str) -> Result<T, Stri
     T::try_from(value).map_err(|_| format!("{what} {value} is too high"))
 }
 
+/// Whether an address is in a prefix: a network, and its length.
+pub(super) fn is_in(address: u32, (network, length): (u32, u32)) -> bool {
+    let host_bits = u32::MAX.checked_shr(length).unwrap_or(0);
+    (address ^ network) & !host_bits == 0
+}
+
 impl ForwarderState {
     pub(super) fn add_nat_entries(&self, tally: &mut Tally) {
         let nat = &self.capabilities.nat;
@@ -275,9 +281,8 @@ impl ForwarderState {
         let ends = [it.internal, it.external];
         let has = |prefix: &v1::Prefix, ends: &[End]| {
             let octets = <[u8; 4]>::try_from(prefix.address.as_slice()).unwrap_or_default();
-            let host_bits = u32::MAX.checked_shr(prefix.length).unwrap_or(0);
-            let network = u32::from_be_bytes(octets);
-            ends.iter().any(|end| (end.address ^ network) & !host_bits == 0)
+            let network = (u32::from_be_bytes(octets), prefix.length);
+            ends.iter().any(|end| is_in(end.address, network))
         };
         filter.protocol.is_none_or(|it| it == u32::from(ends[0].protocol))
             && filter.prefix.as_ref().is_none_or(|it| has(it, &ends[..]))

@@ -5,7 +5,7 @@ use stoa_api::v1;
 use stoa_engine::clock;
 
 use super::history::unix_ms;
-use super::listing::{checked, octets, translated};
+use super::listing::{checked, is_in, octets, translated};
 use crate::control::forwarder_state::ForwarderState;
 use crate::nat::mappings::End;
 use crate::nat::statics::Statics;
@@ -83,8 +83,7 @@ impl ForwarderState {
         let is_meant = |vrf: &str| request.vrf.as_ref().is_none_or(|it| it == vrf);
         let is_it = |subscriber: (&[u8], u32), block: (&[u8], u32, u32)| {
             let of_internal = |address: u32| {
-                let host_bits = u32::MAX.checked_shr(subscriber.1).unwrap_or(0);
-                address_of(subscriber.0).is_ok_and(|it| (it ^ address) & !host_bits == 0)
+                address_of(subscriber.0).is_ok_and(|it| is_in(address, (it, subscriber.1)))
             };
             let of_external = |(address, port, _): (u32, u16, u8)| {
                 block.0 == octets(address) && (block.1..=block.2).contains(&u32::from(port))
