@@ -1,5 +1,5 @@
-//! What workers report to another thread: values of a fixed size, in a ring for each worker. Nobody waits: what finds no
-//! room is counted.
+//! What workers report to another thread: values of a fixed size, in a ring for each worker. Nobody waits: what finds
+//! no room is counted.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,8 +51,8 @@ impl<T> Reports<T> {
         Reporter { ring, lost }
     }
 
-    /// Takes what workers have reported, at most as much of each as it has room for; returns how many reports have found
-    /// no room so far.
+    /// Takes what workers have reported, at most as much of each as it has room for; returns how many reports have
+    /// found no room so far.
     pub fn drain(&self, mut each: impl FnMut(T)) -> u64 {
         let mut lost = 0;
         for (ring, of_worker) in &mut *self.rings() {
