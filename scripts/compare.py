@@ -77,7 +77,7 @@ def release(before):
 
 def tsc(given):
     """Ticks of the time stamp counter per second."""
-    return bench.measure(given.binary, {"bench": "forward", "options": []}, {}, 1)["tsc_hz"]
+    return bench.measure(given.binary, {"command": "stoa bench forward", "options": []}, {}, 1)["tsc_hz"]
 
 
 def bytes_of(cell, run):

@@ -26,7 +26,7 @@ MARKS = ("<!-- compare veth -->\n", "<!-- /compare veth -->\n")
 SIZES = [64, 512, 1518]
 # If at least this share of the sent frames returns, the load may be the limit.
 NEARLY_ALL = 0.97
-# Firewall rules that match no packet.
+# Rules of an access list, and of nftables, that match no packet.
 RULES = 600
 MACS = {"in": "02:fe:00:00:00:01", "out": "02:fe:00:00:00:02", "back": "02:00:00:00:00:02"}
 
@@ -41,6 +41,7 @@ DEVICES = [
     device("Stoa, af-packet", "stoa", "af-packet"),
     device("DPDK testpmd io, net_af_xdp", "testpmd", "net_af_xdp{number},iface={name}"),
     device("DPDK testpmd io, net_af_packet", "testpmd", "net_af_packet{number},iface={name},qdisc_bypass=1"),
+    device(f"Stoa, af-xdp, {RULES} rules", "stoa", "af-xdp", RULES),
     device("Linux", "linux", 0),
     device(f"Linux, {RULES} nft rules", "linux", RULES),
 ]
@@ -98,8 +99,25 @@ def sweep():
             subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=PATIENCE)
 
 
-def stoa(wires, driver, given, place, cpu):
-    """One worker, two interfaces, one route, a static neighbour."""
+def networks(rules):
+    """The sources and UDP ports that the rules drop: of no packet of the load."""
+    return [(f"10.{number // 250}.{number % 250}.0/24", 10000 + number) for number in range(rules)]
+
+
+def access_list(rules):
+    """An access list at the first interface that drops what nftables drops."""
+    dropped = [{"name": f"rule{port}", "matches": {
+        "ipv4": {"source-ipv4-network": source}, "udp": {"destination-port": {"operator": "eq", "port": port}}},
+        "actions": {"forwarding": "ietf-access-control-list:drop"}} for source, port in networks(rules)]
+    rest = {"name": "rest", "actions": {"forwarding": "ietf-access-control-list:accept"}}
+    return {"ietf-access-control-list:acls": {
+        "acl": [{"name": "rules", "type": "ietf-access-control-list:ipv4-acl-type", "aces": {"ace": [*dropped, rest]}}],
+        "attachment-points": {"interface": [
+            {"interface-id": "in", "ingress": {"acl-sets": {"acl-set": [{"name": "rules"}]}}}]}}}
+
+
+def stoa(wires, given, place, cpu, driver, rules=0):
+    """One worker, two interfaces, one route, a static neighbour, and an access list with this many rules."""
     def interface(name, address, **ipv4):
         return {"name": name, "type": "iana-if-type:ethernetCsmacd",
                 "stoa-interfaces:port": {driver: {"device": name}},
@@ -115,6 +133,7 @@ def stoa(wires, driver, given, place, cpu):
             "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [{
                 "type": "ietf-routing:static", "name": "static", "static-routes": {
                     "ietf-ipv4-unicast-routing:ipv4": {"route": [route]}}}]}},
+            **(access_list(rules) if rules else {}),
         }, file)
     return wires.within(wires.device, given.binary, "run", "--config", f"{place}/stoa.json",
                         "--socket", f"{place}/stoa.sock")
@@ -143,8 +162,7 @@ def linux(wires, rules):
     run(*ip, "neighbour", "replace", "198.19.0.2", "lladdr", MACS["back"], "dev", "out", "nud", "permanent")
     run(*ip, "route", "add", "198.18.1.0/24", "via", "198.19.0.2")
     if rules:
-        lines = [f"ip saddr 10.{number // 250}.{number % 250}.0/24 udp dport {10000 + number} drop"
-                 for number in range(rules)]
+        lines = [f"ip saddr {source} udp dport {port} drop" for source, port in networks(rules)]
         run(*wires.within(wires.device, "nft", "-f", "-"),
             given="table inet bench { chain forward { type filter hook forward priority 0; policy accept;\n"
                   + "\n".join(lines) + "\n}\n}\n")
@@ -161,7 +179,7 @@ def measure(what, size, given):
             if what["kind"] == "linux":
                 linux(wires, *what["options"])
             elif what["kind"] == "stoa":
-                command = stoa(wires, *what["options"], given, place, int(device_cpu))
+                command = stoa(wires, given, place, int(device_cpu), *what["options"])
             else:
                 command = testpmd(wires, *what["options"], int(device_cpu))
             if command:

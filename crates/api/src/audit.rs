@@ -21,7 +21,9 @@ pub use entries::{
     ipfix, nat_mapping, nat_policy, neighbor, plugin, port, punt, router_advertisement,
     router_discovery, rule, static_route, tunnel, virtual_router, vrf, zone_pair,
 };
-pub use settings::{LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers};
+pub use settings::{
+    FLOW_LIMIT_MAX, LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers,
+};
 
 /// Entries of a kind that are listed, at most.
 pub const LISTED: usize = 100_000;

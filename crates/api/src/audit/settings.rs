@@ -8,6 +8,8 @@ use crate::v1::port::Driver;
 
 /// The highest limit of a table: a higher one that is configured is capped.
 pub const LIMIT_MAX: u32 = 1 << 23;
+/// The highest limit of flows of one kind: a higher one that is configured is capped.
+pub const FLOW_LIMIT_MAX: u32 = 1 << 24;
 
 /// Adds the settings of a desired state.
 pub(super) fn add(tally: &mut Tally, desired: &v1::Desired, defaults: &v1::Desired) {
@@ -43,6 +45,7 @@ pub fn workers(tally: &mut Tally, workers: v1::Workers, defaults: &v1::Desired) 
 pub fn limits(tally: &mut Tally, limits: v1::Limits, defaults: &v1::Desired) {
     let default = defaults.limits.unwrap_or_default();
     let limit = |value: u32, default| or(value.min(LIMIT_MAX), default);
+    let flows = |value: u32, default| or(value.min(FLOW_LIMIT_MAX), default);
     let entry = v1::Limits {
         ip4_routes: limit(limits.ip4_routes, default.ip4_routes),
         ip6_routes: limit(limits.ip6_routes, default.ip6_routes),
@@ -50,9 +53,9 @@ pub fn limits(tally: &mut Tally, limits: v1::Limits, defaults: &v1::Desired) {
         next_hops: limit(limits.next_hops, default.next_hops),
         adjacencies: limit(limits.adjacencies, default.adjacencies),
         neighbors: limit(limits.neighbors, default.neighbors),
-        ip4_flows: limit(limits.ip4_flows, default.ip4_flows),
-        ip6_flows: limit(limits.ip6_flows, default.ip6_flows),
-        nat_flows: limit(limits.nat_flows, default.nat_flows),
+        ip4_flows: flows(limits.ip4_flows, default.ip4_flows),
+        ip6_flows: flows(limits.ip6_flows, default.ip6_flows),
+        nat_flows: flows(limits.nat_flows, default.nat_flows),
         nat_mappings: limit(limits.nat_mappings, default.nat_mappings),
     };
     tally.add(Kind::Limits, "limits".to_owned(), &entry);

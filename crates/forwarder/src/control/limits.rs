@@ -173,6 +173,7 @@ impl From<&v1::Limits> for LimitOverrides {
     fn from(overrides: &v1::Limits) -> Self {
         // The tables support no more: a higher configured limit is capped.
         let max = |overrides: u32| (overrides as usize).min(MAX_LIMIT);
+        let flows = |overrides: u32| overrides.min(stoa_api::audit::FLOW_LIMIT_MAX) as usize;
         Self {
             routes4: max(overrides.ip4_routes),
             routes6: max(overrides.ip6_routes),
@@ -180,15 +181,15 @@ impl From<&v1::Limits> for LimitOverrides {
             next_hops: max(overrides.next_hops),
             adjacencies: max(overrides.adjacencies),
             neighbors: max(overrides.neighbors),
-            flows4: max(overrides.ip4_flows),
-            flows6: max(overrides.ip6_flows),
-            nat_flows: max(overrides.nat_flows),
+            flows4: flows(overrides.ip4_flows),
+            flows6: flows(overrides.ip6_flows),
+            nat_flows: flows(overrides.nat_flows),
             nat_mappings: max(overrides.nat_mappings),
         }
     }
 }
 
-/// The highest limit of any table.
+/// The highest limit of a table without flows.
 const MAX_LIMIT: usize = stoa_api::audit::LIMIT_MAX as usize;
 
 /// A table that can be full.

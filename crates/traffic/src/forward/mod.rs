@@ -206,6 +206,8 @@ const WIRE: f64 = 20.0;
 /// Bytes of the frame check sequence, which is never in memory.
 const FCS: u16 = 4;
 const WARM_UP: Duration = Duration::from_millis(300);
+/// How long to wait for the first packets of all flows, beyond the warm-up.
+const ALL_FLOWS: Duration = Duration::from_secs(60);
 
 /// Runs the measurement.
 ///
@@ -232,7 +234,7 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     } else {
         None
     };
-    settle(state, WARM_UP, &mut updates)?;
+    warm_up(state, workload, &mut updates)?;
     updates.start();
     let lost_before = lost(state);
     let mut best: Option<Figures> = None;
@@ -273,6 +275,21 @@ fn watch(state: &mut ForwarderState, interface: String) -> Result<Reader, BenchE
     let capture = v1::CaptureRequest { interface, directions, ..Default::default() };
     let started = state.start_capture(&capture);
     started.map_err(|status| BenchError::Refused(status.message().to_owned()))
+}
+
+/// Runs until the caches are warm, and packets of nearly all flows have passed: first packets cost more.
+fn warm_up(
+    state: &mut ForwarderState,
+    workload: &Workload,
+    updates: &mut Updates,
+) -> Result<(), BenchError> {
+    settle(state, WARM_UP, updates)?;
+    let packets = if workload.has_flows() { 2 * workload.tracked_flows() } else { 0 };
+    let until = Instant::now() + ALL_FLOWS;
+    while state.conservation().sent < packets && Instant::now() < until {
+        settle(state, WINDOW, updates)?;
+    }
+    Ok(())
 }
 
 /// Runs the control thread for a while.

@@ -17,6 +17,7 @@ use super::layout::{Layout, Side, VLAN};
 use super::senders::{PortSenders, interface_of};
 use super::targets::Table;
 use super::tunnels::Tunnels;
+use super::workload::TRACKED_MAX;
 use super::{BenchError, FCS, Ip, Workload};
 use crate::export;
 
@@ -161,9 +162,9 @@ fn set_limits(
     }
     let neighbors = (layout.next_hops * layout.tables() + layout.interfaces()) * tables.len();
     desired.limits.neighbors = usual.neighbors.max(neighbors);
-    if workload.is_stateful || workload.has_nat44 {
+    if workload.has_flows() {
         // Flows of many destinations are drawn at random: none is refused, and none evicted.
-        let flows = workload.tracked_flows() as usize * 2;
+        let flows = (workload.tracked_flows() * 2).min(TRACKED_MAX) as usize;
         desired.limits.flows4 = usual.flows4.max(flows);
         desired.limits.flows6 = usual.flows6.max(flows);
         desired.limits.nat_flows = usual.nat_flows.max(flows);

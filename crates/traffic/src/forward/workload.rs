@@ -37,7 +37,7 @@ pub const VRFS_MAX: u16 = VRFS as u16 - 1;
 /// The greatest VLAN ID.
 const VLAN_MAX: u32 = 4094;
 /// The most flows that stateful rules follow.
-const TRACKED_MAX: u64 = 1 << 22;
+pub(super) const TRACKED_MAX: u64 = 1 << 24;
 /// Flows of one source address.
 const FLOWS_OF_SOURCE: u32 = 1 << 14;
 /// The shortest measurement.
@@ -280,7 +280,7 @@ impl Workload {
         if self.is_exported && !self.is_stateful && !self.has_nat44 {
             return Err("there are no flows to export: add --stateful or --nat44".to_owned());
         }
-        if (self.is_stateful || self.has_nat44) && self.tracked_flows() > TRACKED_MAX {
+        if self.has_flows() && self.tracked_flows() > TRACKED_MAX {
             return Err(format!(
                 "{} flows for each of {} destinations: at most {TRACKED_MAX} flows are followed here; give \
                  fewer --flows or --destinations",
@@ -295,6 +295,11 @@ impl Workload {
             ));
         }
         Ok(())
+    }
+
+    /// Whether packets belong to flows that are followed.
+    pub(super) fn has_flows(&self) -> bool {
+        self.is_stateful || self.has_nat44
     }
 
     /// The most flows that packets can belong to.
