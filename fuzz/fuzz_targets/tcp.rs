@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::tcp;
-use stoa_wire::tcp_options::{SYN_OPTIONS, Shift, SynOptions, shift};
+use stoa_wire::tcp_options::{SYN_OPTIONS, Shift, SynOptions, lower_segment_size, shift};
 
 fn agrees(bytes: &[u8], pseudo: &Pseudo) {
     let view = match tcp::parse(bytes) {
@@ -33,6 +33,8 @@ fn agrees(bytes: &[u8], pseudo: &Pseudo) {
     assert_eq!(out, expected);
     options(&view, pseudo);
     shifted(&out, pseudo);
+    lower_segment_size(&mut out, 1400);
+    tcp::check(&out, pseudo).expect("the checksum follows the segment size");
 }
 
 /// What SYNs agree on is read again after it was written.

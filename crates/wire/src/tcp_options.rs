@@ -191,6 +191,55 @@ fn shift_options(options: &mut [u8], shift: &Shift, has_ack: bool) {
     }
 }
 
+/// Lowers the maximum segment size that a SYN announces (RFC 9293 section 3.7.1) to `most` bytes, and updates its
+/// checksum (RFC 1624 section 3), whether that was right or not. The data is not read. Whether it has changed: other
+/// segments, SYNs that announce less or nothing, and those with a cut header stay as they are.
+pub fn lower_segment_size(segment: &mut [u8], most: u16) -> bool {
+    let length = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+    let Some(header) = segment.get_mut(..length).filter(|_| length >= LENGTH) else { return false };
+    if header[13] & flag::SYN == 0 {
+        return false;
+    }
+    let (mut at, mut is_lower) = (LENGTH, false);
+    // Each turn takes at least one byte of at most 40.
+    while let Some(kind) = header.get(at).copied() {
+        match kind {
+            kind::END => break,
+            kind::NONE => {
+                at += 1;
+                continue;
+            }
+            _ => {}
+        }
+        let length = header.get(at + 1).map_or(0, |length| usize::from(*length));
+        if length < 2 || header.len() - at < length {
+            break;
+        }
+        if (kind, length) == (kind::SEGMENT_SIZE, 4) {
+            is_lower |= lower(header, at + 2, most);
+        }
+        at += length;
+    }
+    is_lower
+}
+
+/// Lowers a number of a header, at any place: at an odd one, its bytes are those of two words.
+fn lower(header: &mut [u8], at: usize, most: u16) -> bool {
+    let Some(size) = header.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<2>) else {
+        return false;
+    };
+    let old = u16::from_be_bytes(*size);
+    if old <= most {
+        return false;
+    }
+    *size = most.to_be_bytes();
+    let in_words = |number: u16| if at % 2 == 0 { number } else { number.swap_bytes() };
+    let checksum = u16::from_be_bytes([header[16], header[17]]);
+    let checksum = checksum::update16(checksum, in_words(old), in_words(most));
+    header[16..18].copy_from_slice(&checksum.to_be_bytes());
+    true
+}
+
 /// The options of a segment without data, in whole words: timestamps if there are some.
 pub fn write_timestamps(timestamps: Option<Timestamps>, out: &mut [u8; SYN_OPTIONS]) -> usize {
     SynOptions { timestamps, ..SynOptions::default() }.write(out)

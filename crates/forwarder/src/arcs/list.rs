@@ -11,7 +11,7 @@ use super::{
 };
 use crate::acl;
 use crate::ethernet::cross_connect;
-use crate::ip::{flow_hash, minimum_ttl, policy, redirect, reverse_path};
+use crate::ip::{flow_hash, minimum_ttl, mss_clamp, policy, redirect, reverse_path};
 use crate::nat;
 use crate::nodes::node;
 use crate::noop;
@@ -88,6 +88,15 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 reverse_path::make4,
                 &["ip4-policy"],
             ),
+            // Before lists, whose SYN cookies promise the segment size that they see.
+            passive(
+                (
+                    mss_clamp::INPUT_NODES[0],
+                    "lowers the maximum segment size in TCP SYNs of received IPv4 packets",
+                ),
+                mss_clamp::make_input4,
+                &["ip4-acl-input"],
+            ),
             // Behind the reverse path check, so that forged senders cause no answers.
             access_lists(
                 ("ip4-acl-input", "applies access lists to received IPv4 packets"),
@@ -141,6 +150,15 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 ("ip6-reverse-path", "drops IPv6 packets that fail the reverse path check (uRPF)"),
                 reverse_path::make6,
                 &["ip6-policy"],
+            ),
+            // Before lists, whose SYN cookies promise the segment size that they see.
+            passive(
+                (
+                    mss_clamp::INPUT_NODES[1],
+                    "lowers the maximum segment size in TCP SYNs of received IPv6 packets",
+                ),
+                mss_clamp::make_input6,
+                &["ip6-acl-input"],
             ),
             // Behind the reverse path check, so that forged senders cause no answers.
             access_lists(
@@ -244,6 +262,14 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 redirect::make4,
                 &[],
             ),
+            passive(
+                (
+                    mss_clamp::OUTPUT_NODES[0],
+                    "lowers the maximum segment size in TCP SYNs of IPv4 packets that are about to be sent",
+                ),
+                mss_clamp::make_output4,
+                &[],
+            ),
             does_nothing("ip4-output-noop", noop::make_output4),
         ],
         end: "ip4-output-rewrite",
@@ -273,6 +299,14 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                     "detects IPv6 packets that leave by their receiving interface, for ICMPv6 redirects",
                 ),
                 redirect::make6,
+                &[],
+            ),
+            passive(
+                (
+                    mss_clamp::OUTPUT_NODES[1],
+                    "lowers the maximum segment size in TCP SYNs of IPv6 packets that are about to be sent",
+                ),
+                mss_clamp::make_output6,
                 &[],
             ),
             does_nothing("ip6-output-noop", noop::make_output6),

@@ -83,17 +83,14 @@ impl ForwarderState {
             return Err(TableFull::of(Table::Interfaces, format!("{owner} has no port")));
         };
         let (own_mac, port_up) = (port.port.mac(), port.is_up);
-        let max = port.port.mtu().min(u16::MAX.into()) as u16;
         let parent_mac = self.interface(base).filter(|_| base != index).map(|p| p.link.mac);
         let mac = desired.mac.or(parent_mac).unwrap_or(own_mac);
-        let mtu =
-            |family: &desired::Family| if family.mtu == 0 { max } else { family.mtu.min(max) };
         let parent_up = base == index || self.interface(base).is_some_and(|p| p.desired.enabled);
         let is_up = desired.enabled && parent_up && port_up;
         let no_vrf = || TableFull::of(Table::Vrfs, format!("VRF {:?} does not exist", desired.vrf));
         let vrf = self.vrfs.slot_of(&desired.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: desired.tags.clone(), is_router: desired.ip6.forwarding };
-        let mtu = self.within_path_mtu(index, (mtu(&desired.ip4), mtu(&desired.ip6)));
+        let mtu = self.mtu_of(index, (name, desired));
         let kind = self.glean_kind(index);
         // Workers know a sub-interface as up only if its parent is enabled, too.
         let is_enabled = self.shared.interface(index).flags() & UP != 0;
@@ -123,7 +120,7 @@ impl ForwarderState {
         }
         let Some(gleans) = gleans else { return Ok(()) };
         // Before the adjacencies that tell of them are used.
-        self.set_output_features(index, desired);
+        self.set_output_features(index, desired, mtu);
         let here = self.take_interface(index);
         let old = here.filter(|old| !old.is_reserved());
         let now = unix_s();
@@ -170,6 +167,19 @@ impl ForwarderState {
             self.host_routes_follow(index);
         }
         Ok(())
+    }
+
+    /// The MTUs that an interface has with these settings, IPv4 and IPv6.
+    pub(super) fn mtu_of(
+        &self,
+        index: u32,
+        (name, desired): (&str, &desired::Interface),
+    ) -> (u16, u16) {
+        let owner = desired.parent.as_deref().unwrap_or(name);
+        let max = self.ports.get(owner).map_or(0, |it| it.port.mtu().min(u16::MAX.into()) as u16);
+        let mtu =
+            |family: &desired::Family| if family.mtu == 0 { max } else { family.mtu.min(max) };
+        self.within_path_mtu(index, (mtu(&desired.ip4), mtu(&desired.ip6)))
     }
 
     /// Has packets to an interface meet its output features of now. Its adjacencies tell whether there are any.
@@ -273,7 +283,7 @@ impl ForwarderState {
             CAPABILITIES.iter().fold(flags, |flags, it| flags | (it.flags)(self, index, state));
         let modes = desired.ip4.reverse_path | desired.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
-        self.set_features(index, desired);
+        self.set_features(index, desired, state.mtu);
         self.shared.set_interface(index, &state.link.mac, flags, modes, vrf);
     }
 

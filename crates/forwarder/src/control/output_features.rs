@@ -5,18 +5,30 @@ use stoa_tables::adjacency::AdjacencyKind;
 
 use super::capability::{Capability, Start, Verbs};
 use super::desired;
+use super::features::segment_sizes;
 use super::forwarder_state::ForwarderState;
 use super::limits::TableFull;
 use crate::acl::zones::OUTPUT_NODES;
 use crate::arcs::ROUTER;
+use crate::ip::mss_clamp;
 use crate::nat::OUTPUT_NODE;
 use crate::plugin;
 
-/// The nodes of output features, and their arguments at an interface; 0: off. `acls` are those of access lists, `zone`
-/// that of zones, `nat` that of address translation.
+/// Arguments of output features that do not follow from the settings of their interface alone.
+struct Arguments {
+    /// Of access lists, IPv4 and IPv6.
+    acls: (u32, u32),
+    zone: u32,
+    /// Of address translation.
+    nat: u32,
+    /// The largest TCP segments, IPv4 and IPv6.
+    segments: [u32; 2],
+}
+
+/// The nodes of output features, and their arguments at an interface; 0: off.
 fn output_features(
     desired: &desired::Interface,
-    (acls, zone, nat): ((u32, u32), u32, u32),
+    Arguments { acls, zone, nat, segments }: Arguments,
 ) -> impl Iterator<Item = (&'static str, u32)> {
     let of_this_tree = [
         (OUTPUT_NODES[0], zone),
@@ -26,6 +38,8 @@ fn output_features(
         ("ip6-acl-output", acls.1),
         ("ip4-redirect", desired.ip4.options.redirects.into()),
         ("ip6-redirect", desired.ip6.options.redirects.into()),
+        (mss_clamp::OUTPUT_NODES[0], segments[0]),
+        (mss_clamp::OUTPUT_NODES[1], segments[1]),
         ("ip4-output-noop", desired.noop_output.into()),
         ("ip6-output-noop", desired.noop_output.into()),
         ("port-output-noop", desired.noop_port.into()),
@@ -65,16 +79,25 @@ impl ForwarderState {
 
     /// Switches the output features of an interface. Its adjacencies follow when they are written: on a
     /// change of its settings, all of them are.
-    pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {
-        for (node, argument) in output_features(desired, self.list_arguments(index, desired)) {
+    pub(super) fn set_output_features(
+        &self,
+        index: u32,
+        desired: &desired::Interface,
+        mtu: (u16, u16),
+    ) {
+        for (node, argument) in output_features(desired, self.arguments(index, desired, mtu)) {
             self.shared.set_feature(index, node, argument);
         }
     }
 
-    /// The arguments of access lists, of zones and of address translation at an interface.
-    fn list_arguments(&self, index: u32, desired: &desired::Interface) -> ((u32, u32), u32, u32) {
-        let nat = self.nat_output_argument(index);
-        (self.acl_output_arguments(&desired.acls), self.zone_argument(&desired.zone), nat)
+    /// The arguments of features at an interface with these MTUs.
+    fn arguments(&self, index: u32, desired: &desired::Interface, mtu: (u16, u16)) -> Arguments {
+        Arguments {
+            acls: self.acl_output_arguments(&desired.acls),
+            zone: self.zone_argument(&desired.zone),
+            nat: self.nat_output_argument(index),
+            segments: segment_sizes(desired, mtu),
+        }
     }
 
     /// Switches the output features of an interface whose settings stay. Its adjacencies follow.
@@ -84,7 +107,8 @@ impl ForwarderState {
         };
         let (name, desired) = (state.name.clone(), state.desired.clone());
         self.set_interface(index, &name, &desired)?;
-        self.set_output_features(index, &desired);
+        let mtu = self.mtu_of(index, (&name, &desired));
+        self.set_output_features(index, &desired, mtu);
         Ok(())
     }
 
@@ -110,7 +134,8 @@ impl ForwarderState {
             [of_family, &arcs.port_output].iter().any(|arc| arc.features().contains(&node))
         };
         is_sent_at_once(kind)
-            && output_features(desired, self.list_arguments(index, desired))
+            // Whatever its MTU is.
+            && output_features(desired, self.arguments(index, desired, (0, 0)))
                 .any(|(node, argument)| argument != 0 && meets(node))
     }
 
@@ -214,7 +239,7 @@ mod tests {
         let state = forwarder.state().unwrap();
         let index = state.index_of("one").unwrap();
         let mut others = fill(state, index);
-        state.set_output_features(index, &Interface { noop_output: true, ..plain });
+        state.set_output_features(index, &Interface { noop_output: true, ..plain }, (0, 0));
         state.refresh_neighbors(index);
         assert_eq!(of_neighbor(state, index), (AdjacencyKind::Drop, false));
         state.tick();

@@ -39,6 +39,7 @@ mod ip6_validate_avx512;
 pub mod ip_demux;
 pub mod lookup;
 pub mod minimum_ttl;
+pub mod mss_clamp;
 pub mod origin;
 mod output_arc;
 pub mod policy;

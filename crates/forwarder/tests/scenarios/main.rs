@@ -44,6 +44,7 @@ mod local;
 mod many_interfaces;
 mod minimum_ttl;
 mod missing_device;
+mod mss_clamp;
 mod nat44;
 mod nat44_blocks;
 mod nat44_errors;

@@ -175,6 +175,50 @@ proptest! {
         prop_assert_eq!(&cut[..], &whole[..19]);
     }
 
+    /// Behind so many bytes of padding: at even and odd places.
+    #[test]
+    fn segment_sizes_of_syns_are_lowered(
+        (padding, size, most) in (0..8_usize, any::<u16>(), any::<u16>()),
+        flags: u8,
+        data in prop::collection::vec(any::<u8>(), 0..9),
+    ) {
+        let options = |size: u16| {
+            let [high, low] = size.to_be_bytes();
+            let mut options = vec![1; padding];
+            options.extend([2, 4, high, low, 99, 3, 7]);
+            options.resize(options.len().next_multiple_of(4), 0);
+            options
+        };
+        let given = options(size);
+        let builder = Builder { flags, options: &given, ..Builder::default() };
+        let whole = segment(&builder, &data);
+        let mut changed = whole.clone();
+        let is_lower = flags & flag::SYN != 0 && size > most;
+        prop_assert_eq!(lower_segment_size(&mut changed, most), is_lower);
+        let expected = options(if is_lower { most } else { size });
+        let view = check(&changed, &PSEUDO).unwrap();
+        prop_assert_eq!(view.option_bytes(), &expected[..]);
+        prop_assert_eq!(view.payload(), &data[..]);
+        let mut wrong = whole;
+        wrong[16] ^= 0x40;
+        lower_segment_size(&mut wrong, most);
+        prop_assert!(check(&wrong, &PSEUDO).is_err());
+    }
+
+    #[test]
+    fn any_bytes_with_lower_segment_sizes_keep_their_checksum(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..80),
+        most: u16,
+    ) {
+        let whole = bytes.clone();
+        if lower_segment_size(&mut bytes, most) {
+            let sum = |bytes: &[u8]| checksum::fold(checksum::sum(bytes));
+            prop_assert_eq!(sum(&bytes) % 0xffff, sum(&whole) % 0xffff);
+        } else {
+            prop_assert_eq!(bytes, whole);
+        }
+    }
+
     #[test]
     fn any_bytes_keep_their_length_and_checksum(
         mut bytes in prop::collection::vec(any::<u8>(), 0..80),
