@@ -10,6 +10,11 @@ pub const POLICIES: usize = 255;
 /// The most static mappings of all instances.
 pub const MAPPINGS: usize = 65_536;
 
+/// The most backends of a static mapping, and the greatest part of the connections that one has.
+pub const BACKENDS: usize = 32;
+/// As above.
+pub const WEIGHT: u8 = 100;
+
 /// The most external addresses of the pools of a policy.
 pub const ADDRESSES: u64 = 65_536;
 

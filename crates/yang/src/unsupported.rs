@@ -155,20 +155,12 @@ const NODES: &[(&str, &str)] = &[
         "metrics have the use of pools; there are no notifications of it",
     ),
     (
-        "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/internal-dst-address",
-        "only one end of a packet is translated (no twice NAT)",
-    ),
-    (
-        "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/internal-dst-port",
-        "only one end of a packet is translated (no twice NAT)",
-    ),
-    (
         "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/external-dst-address",
-        "only one end of a packet is translated (no twice NAT)",
+        "internal-dst-address gives all sources outside another address inside: it depends on no destination",
     ),
     (
         "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/external-dst-port",
-        "only one end of a packet is translated (no twice NAT)",
+        "internal-dst-address gives all sources outside another address inside: it depends on no destination",
     ),
     (
         "/ietf-nat:nat/instances/instance/mapping-table/mapping-entry/lifetime",

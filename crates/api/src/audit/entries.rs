@@ -100,7 +100,12 @@ pub fn nat_policy(tally: &mut Tally, place: usize, policy: v1::NatPolicy) {
 /// A static mapping of address translation.
 pub fn nat_mapping(tally: &mut Tally, mapping: v1::NatMapping) {
     let key = format!("{}/{}", mapping.instance, mapping.index);
-    tally.add(Kind::NatMappings, key, &mapping);
+    let ports = v1::PortRange { first: PORTS.0, last: PORTS.1 };
+    let internal_remote_ports =
+        mapping.internal_remote.as_ref().map(|_| mapping.internal_remote_ports.unwrap_or(ports));
+    let internal_vrf = mapping.internal_vrf.clone().or_else(|| Some(mapping.vrf.clone()));
+    let entry = v1::NatMapping { internal_remote_ports, internal_vrf, ..mapping };
+    tally.add(Kind::NatMappings, key, &entry);
 }
 
 /// The export by IPFIX, if there is a collector.

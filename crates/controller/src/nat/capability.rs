@@ -10,7 +10,7 @@ use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use super::blocks;
-use super::mappings::{Mapping, mappings};
+use super::mappings::{Backend, Mapping, mappings};
 use super::overlaps;
 use super::paths::{INSTANCES, instance_path, mapping_path};
 use super::policies::{Policy, policies};
@@ -171,14 +171,25 @@ fn desired_policy(policy: &Policy<'_>, exempt: &[Ipv4Net]) -> v1::NatPolicy {
 
 fn desired_mapping(mapping: &Mapping<'_>) -> v1::NatMapping {
     let range = |(first, last): Ports| v1::PortRange { first, last };
+    let backend = |it: &Backend| v1::NatBackend {
+        address: it.address.octets().into(),
+        first_port: it.first_port,
+        weight: it.weight,
+    };
     v1::NatMapping {
         instance: mapping.instance,
         index: mapping.index,
         vrf: mapping.vrf.to_owned(),
         protocol: mapping.protocol.unwrap_or_default(),
-        internal: Some(prefix(mapping.internal)),
+        internal: mapping.internal.map(prefix),
         external: Some(prefix(mapping.external)),
-        internal_ports: mapping.ports.map(|(internal, _)| range(internal)),
+        internal_ports: mapping.internal.and(mapping.ports).map(|(internal, _)| range(internal)),
         external_ports: mapping.ports.map(|(_, external)| range(external)),
+        backends: mapping.backends.iter().map(backend).collect(),
+        by_source: mapping.is_by_source,
+        internal_remote: mapping.remote.map(|(net, _)| prefix(net)),
+        internal_remote_ports: mapping.remote.map(|(_, ports)| range(ports)),
+        internal_vrf: (mapping.internal_vrf != mapping.vrf)
+            .then(|| mapping.internal_vrf.to_owned()),
     }
 }

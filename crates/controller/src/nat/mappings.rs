@@ -1,25 +1,40 @@
 //! Static mappings: port forwards, and addresses that stand for others.
 
 use ipnet::Ipv4Net;
+use stoa_api::nat::{BACKENDS, PORTS};
 use stoa_wire::protocol::{TCP, UDP};
 use stoa_yang::error::ValidationErrors;
 
 use super::paths::mapping_path;
 use super::values::{Ports, ports, range, unicast};
-use crate::config::model::{MappingEntry, NatInstance};
+use crate::config::model::{MappingEntry, NatBackend, NatInstance};
+
+/// A host that shares the connections of a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Backend {
+    pub(super) address: std::net::Ipv4Addr,
+    pub(super) first_port: u32,
+    pub(super) weight: u32,
+}
 
 /// A static mapping without errors.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mapping<'a> {
     pub(super) instance: u32,
     pub(super) index: u32,
     pub(super) vrf: &'a str,
+    pub(super) internal_vrf: &'a str,
     /// `None`: all protocols.
     pub(super) protocol: Option<u32>,
-    pub(super) internal: Ipv4Net,
+    /// `None`: it has backends.
+    pub(super) internal: Option<Ipv4Net>,
     pub(super) external: Ipv4Net,
-    /// The ports of both ends; `None`: all, unchanged.
+    /// The ports of both ends; `None`: all, unchanged. With backends, both are the external ones.
     pub(super) ports: Option<(Ports, Ports)>,
+    pub(super) backends: Vec<Backend>,
+    pub(super) is_by_source: bool,
+    /// What internal hosts see as sources: addresses and ports.
+    pub(super) remote: Option<(Ipv4Net, Ports)>,
 }
 
 impl Mapping<'_> {
@@ -36,7 +51,7 @@ impl Mapping<'_> {
 
 /// The static mappings of an instance, whose external interfaces are in `vrf`.
 pub(super) fn mappings<'a>(
-    instance: &NatInstance,
+    instance: &'a NatInstance,
     vrf: &'a str,
     errors: &mut ValidationErrors,
 ) -> Vec<Mapping<'a>> {
@@ -46,7 +61,7 @@ pub(super) fn mappings<'a>(
 }
 
 fn mapping<'a>(
-    (instance, given): (u32, &MappingEntry),
+    (instance, given): (u32, &'a MappingEntry),
     vrf: &'a str,
     errors: &mut ValidationErrors,
 ) -> Option<Mapping<'a>> {
@@ -58,32 +73,25 @@ fn mapping<'a>(
             "Set it to static, or remove it.",
         );
     }
-    let ends = [
-        ("internal-src-address", &given.internal_src_address),
-        ("external-src-address", &given.external_src_address),
-    ];
-    let [internal, external] = ends.map(|(leaf, value)| {
-        let leaf = format!("{path}/{leaf}");
-        match value {
-            Some(value) => unicast(value, &leaf, errors),
-            None => {
-                errors.add(
-                    leaf,
-                    "the mapping has no such address",
-                    "Set it, such as 192.0.2.1/32.",
-                );
-                None
-            }
+    let has_backends = !given.backend.is_empty();
+    let external =
+        address(given.external_src_address.as_deref(), "external-src-address", &path, errors);
+    let internal = match has_backends {
+        true => None,
+        false => {
+            let given = given.internal_src_address.as_deref();
+            Some(address(given, "internal-src-address", &path, errors))
         }
-    });
-    let protocol = given.transport_protocol;
+    };
     let of_ports = [
         ("internal-src-port", given.internal_src_port),
         ("external-src-port", given.external_src_port),
     ];
     let [from, to] = of_ports.map(|(name, given)| ports(given, &format!("{path}/{name}"), errors));
-    let (internal, external) = (internal?, external?);
-    let ports = match (from, to) {
+    let remote = remote(given, &path, errors);
+    let is_free = no_internal_end(given, &path, errors);
+    let (internal, external) = (internal.map_or(Some(None), |it| it.map(Some))?, external?);
+    let ports = match (if has_backends { to } else { from }, to) {
         (None, None) => None,
         (Some(from), Some(to)) => Some((from, to)),
         (None, Some(both)) | (Some(both), None) => {
@@ -96,14 +104,139 @@ fn mapping<'a>(
             return None;
         }
     };
-    let mapping =
-        Mapping { instance, index: given.index, vrf, protocol, internal, external, ports };
-    check(&mapping, &path, errors).then_some(mapping)
+    let mapping = Mapping {
+        instance,
+        index: given.index,
+        vrf,
+        internal_vrf: given.internal_vrf.as_deref().unwrap_or(vrf),
+        protocol: given.transport_protocol,
+        internal,
+        external,
+        ports,
+        backends: backends(&given.backend, ports.map(|(_, to)| to), &path, errors)?,
+        is_by_source: given.backend_selection.as_deref() == Some("source"),
+        remote: remote?,
+    };
+    (check(&mapping, &path, errors) && is_free).then_some(mapping)
+}
+
+/// The address of an end.
+fn address(
+    given: Option<&str>,
+    leaf: &str,
+    path: &str,
+    errors: &mut ValidationErrors,
+) -> Option<Ipv4Net> {
+    let leaf = format!("{path}/{leaf}");
+    let Some(given) = given else {
+        errors.add(leaf, "the mapping has no such address", "Set it, such as 192.0.2.1/32.");
+        return None;
+    };
+    unicast(given, &leaf, errors)
+}
+
+/// Checks that a mapping with backends has no other internal end, and none without them what only they have.
+fn no_internal_end(given: &MappingEntry, path: &str, errors: &mut ValidationErrors) -> bool {
+    if given.backend.is_empty() {
+        if given.backend_selection.is_some() {
+            let cause = "the mapping has no backends";
+            errors.add(format!("{path}/stoa-nat:backend-selection"), cause, "Remove it.");
+        }
+        return given.backend_selection.is_none();
+    }
+    let leaves = [
+        ("internal-src-address", given.internal_src_address.is_some()),
+        ("internal-src-port", given.internal_src_port.start_port_number.is_some()),
+    ];
+    let too_many = leaves.into_iter().find(|(_, is_there)| *is_there);
+    if let Some((leaf, _)) = too_many {
+        errors.add(
+            format!("{path}/{leaf}"),
+            "the mapping has backends, which have addresses and ports of their own",
+            "Remove it, or remove the backends.",
+        );
+    }
+    too_many.is_none()
+}
+
+/// What internal hosts see as sources. `None`: it has errors.
+fn remote(
+    given: &MappingEntry,
+    path: &str,
+    errors: &mut ValidationErrors,
+) -> Option<Option<(Ipv4Net, Ports)>> {
+    let leaf = format!("{path}/internal-dst-port");
+    let range = ports(given.internal_dst_port, &leaf, errors);
+    let Some(address) = given.internal_dst_address.as_deref() else {
+        if range.is_some() {
+            errors.add(
+                leaf,
+                "the mapping has ports of sources that internal hosts see, but no addresses",
+                "Set internal-dst-address, such as the address of the inside interface; or remove it.",
+            );
+            return None;
+        }
+        return Some(None);
+    };
+    let addresses = unicast(address, &format!("{path}/internal-dst-address"), errors)?;
+    Some(Some((addresses, range.unwrap_or(PORTS))))
+}
+
+/// The backends of a mapping with these external ports.
+fn backends(
+    given: &[NatBackend],
+    external: Option<Ports>,
+    path: &str,
+    errors: &mut ValidationErrors,
+) -> Option<Vec<Backend>> {
+    if given.is_empty() {
+        return Some(Vec::new());
+    }
+    let list = format!("{path}/stoa-nat:backend");
+    let Some((first, last)) = external else {
+        let fix = "Set transport-protocol and external-src-port.";
+        errors.add(list, "backends share the connections to ports, and the mapping has none", fix);
+        return None;
+    };
+    if given.len() > BACKENDS {
+        let cause = format!("{} backends are more than {BACKENDS}", given.len());
+        errors.add(&list, cause, "Use fewer.");
+    }
+    let mut ends = std::collections::BTreeMap::new();
+    let mut all = Vec::new();
+    for it in given {
+        let path = format!("{list}[id='{}']", it.id);
+        let net = unicast(&format!("{}/32", it.address), &format!("{path}/address"), errors)?;
+        let first_port = it.start_port_number.unwrap_or(first);
+        let end = first_port + (last - first);
+        if end > 65_535 {
+            errors.add(
+                format!("{path}/start-port-number"),
+                format!("{} ports from {first_port} on are more than there are", last - first + 1),
+                "Use a lower port.",
+            );
+            return None;
+        }
+        if let Some(other) = ends.insert((it.address, first_port), it.id) {
+            errors.add(
+                format!("{path}/address"),
+                format!("backend {other} has {}:{first_port} as well", it.address),
+                "Use another address or port; a weight gives a host more connections.",
+            );
+        }
+        all.push(Backend { address: net.network(), first_port, weight: it.weight.unwrap_or(1) });
+    }
+    if all.iter().all(|it| it.weight == 0) {
+        let fix = "Set the weight of one to 1 or more.";
+        errors.add(list, "no backend takes connections: all have the weight 0", fix);
+    }
+    Some(all)
 }
 
 /// Checks that both ends have the same size, and that ports are those of hosts.
 fn check(mapping: &Mapping<'_>, path: &str, errors: &mut ValidationErrors) -> bool {
     let Mapping { internal, external, protocol, .. } = *mapping;
+    let internal = internal.unwrap_or(external);
     let Some((from, to)) = mapping.ports else {
         if let Some(number) = protocol {
             errors.add(

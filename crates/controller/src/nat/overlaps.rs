@@ -91,22 +91,24 @@ fn externals(mappings: &[Mapping<'_>], errors: &mut ValidationErrors) {
 
 /// Internal addresses of mappings without ports: each has one external address.
 fn internals(mappings: &[Mapping<'_>], errors: &mut ValidationErrors) {
-    let mut all: Vec<_> = mappings.iter().filter(|it| it.ports.is_none()).collect();
-    all.sort_by_key(|it| (it.vrf, it.internal, it.instance, it.index));
-    for (at, first) in all.iter().enumerate() {
+    let whole = mappings.iter().filter(|it| it.ports.is_none());
+    let mut all: Vec<_> = whole.filter_map(|it| Some((it.internal?, it))).collect();
+    all.sort_by_key(|(net, it)| (it.vrf, it.internal_vrf, *net, it.instance, it.index));
+    for (at, (net, first)) in all.iter().enumerate() {
         let behind = all[at + 1..].iter();
+        let vrfs = |it: &Mapping<'_>| (it.vrf == first.vrf, it.internal_vrf == first.internal_vrf);
         let inside =
-            behind.take_while(|it| it.vrf == first.vrf && overlap(first.internal, it.internal));
-        for second in inside.filter(|it| first.shares_protocol(it)) {
+            behind.take_while(|(other, it)| vrfs(it) == (true, true) && overlap(*net, *other));
+        for (other, second) in inside.filter(|(_, it)| first.shares_protocol(it)) {
             let path = mapping_path(second.instance, second.index);
             errors.add_about(
                 format!("{path}/internal-src-address"),
                 format!(
-                    "{} has an external address by mapping {} of instance {} already",
-                    second.internal, first.index, first.instance
+                    "{other} has an external address by mapping {} of instance {} already",
+                    first.index, first.instance
                 ),
                 "Give each internal address one external address, or map ports.",
-                &[&first.internal],
+                &[net],
             );
         }
     }

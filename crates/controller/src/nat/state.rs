@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
-use stoa_api::text::ip;
+use stoa_api::text::{ip, ip_text};
 use stoa_api::{date, v1};
 
 use crate::capability::{NatFacts, Page};
@@ -217,6 +217,19 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
     page.gauges("nat44_port_sets", "", "Port sets of a policy", uses)?;
     let subscribers = with_blocks.map(|(policy, it)| (labels(policy), it.subscribers as f64));
     page.gauges("nat44_subscribers", "", "Subscribers with port sets", subscribers)?;
+    let backends = listed.mappings.iter().filter_map(|it| Some((it.mapping.as_ref()?, it)));
+    let backends = backends.take(METRICS).flat_map(|(mapping, it)| {
+        let all = mapping.backends.iter().zip(&it.backend_flows);
+        all.map(|(backend, flows)| {
+            let labels = [
+                ("instance", mapping.instance.to_string()),
+                ("mapping", mapping.index.to_string()),
+                ("backend", format!("{}:{}", ip_text(&backend.address), backend.first_port)),
+            ];
+            (labels, *flows as f64)
+        })
+    });
+    page.gauges("nat44_backend_flows", "", "Flows of a host that shares a service", backends)?;
     let ways =
         [("out", listed.out_packets, listed.out_bytes), ("in", listed.in_packets, listed.in_bytes)];
     let of = |direction: &str| [("direction", direction.to_owned())];

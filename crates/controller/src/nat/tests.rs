@@ -1,5 +1,6 @@
 //! What instances translate to, what is refused, and what a commit warns about.
 
+mod backends;
 mod blocks;
 mod state;
 
@@ -218,7 +219,7 @@ fn wrong_mappings_are_refused_with_their_paths() {
     assert!(with("internal-src-address", json!("fd00::1/128")).1.contains("IPv6"));
     assert_eq!(with("type", json!("dynamic-explicit")).0, "type");
     assert!(with("lifetime", json!(9)).1.contains("until it is removed"));
-    assert!(with("internal-dst-address", json!("10.0.0.1/32")).1.contains("twice NAT"));
+    assert!(with("external-dst-address", json!("10.0.0.1/32")).1.contains("no destination"));
     let mut without = fine();
     without.as_object_mut().unwrap().remove("transport-protocol");
     assert_eq!(of(without).0, "transport-protocol");

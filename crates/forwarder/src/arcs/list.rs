@@ -112,6 +112,16 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                     nat::make_input,
                 ),
                 after: &[],
+                before: &[nat::VRF_NODE],
+            },
+            Feature {
+                node: node(
+                    nat::VRF_NODE,
+                    "routes translated IPv4 packets whose destination is in another VRF",
+                    nat::vrfs::EDGES,
+                    nat::vrfs::make,
+                ),
+                after: &[],
                 before: &["ip4-policy"],
             },
             does_nothing("ip4-noop", noop::make_ip4),

@@ -8,7 +8,7 @@ use super::choice::{self, Ports};
 use super::first::First;
 use super::mappings::End;
 use super::rewrite::has_free_ports;
-use super::statics::StaticEnd;
+use super::statics::{Remote, Static, StaticEnd};
 use super::{Counts, Filtering, Mapping, Nat, NatWorker, Outbound, Policy};
 use crate::acl;
 use crate::drops::Drop;
@@ -30,6 +30,15 @@ pub(super) struct Maker<'a> {
 struct Source {
     external: End,
     uses: Uses,
+}
+
+/// An internal end to which a packet goes.
+struct Internal {
+    /// Address and port.
+    end: (u32, u16),
+    vrf: u16,
+    /// The source that it sees, if it is another one.
+    remote: Option<Remote>,
 }
 
 /// The ends of a packet whose replies have this key.
@@ -204,13 +213,7 @@ impl Maker<'_> {
         // ICMP queries have no port at the end that answers.
         let port = (protocol != ICMP4).then_some(destination_port);
         if let Some((it, end)) = self.nat.statics.of_external(vrf, (protocol, destination, port)) {
-            let number = it.number;
-            let policies = self.nat.policies.iter();
-            let by = policies.filter(|by| by.instance == it.instance && by.has_subscriber(source));
-            let by = by.clone().next();
-            let uses = Uses { number, is_inbound: true, ..Uses::default() };
-            let internal = (end.address, end.port.unwrap_or(destination_port));
-            return Some(self.reach_internal(first, (internal, uses), (is_outside, by)));
+            return self.by_static(first, (it, end), is_outside);
         }
         if protocol == ICMP4 || !has_free_ports(protocol) {
             return None;
@@ -232,8 +235,9 @@ impl Maker<'_> {
         let (number, mapping) = (policy.number, Some(known.id));
         let uses = Uses { number, mapping, is_inbound: true, ..Uses::default() };
         let internal = (known.internal.address, known.internal.port);
+        let to = Internal { end: internal, vrf: known.internal.vrf, remote: None };
         Some(self.with_host(policy, (external, source), uses, |maker| {
-            let made = maker.reach_internal(first, (internal, uses), (is_outside, Some(policy)));
+            let made = maker.reach_internal(first, (to, uses), (is_outside, Some(policy)));
             if made.is_ok() {
                 Counts::add(&policy.counts.created);
             }
@@ -241,12 +245,29 @@ impl Maker<'_> {
         }))
     }
 
+    /// A packet to the external end of a static mapping. `None`: no backend takes it.
+    fn by_static(
+        &mut self,
+        first: &First<'_>,
+        (it, end): (&Static, StaticEnd),
+        is_outside: bool,
+    ) -> Option<Result<Ends, Drop>> {
+        let Flow { source, destination_port, .. } = first.flow();
+        let (number, end) = it.reached(end, first.hash(it.is_by_source))?;
+        let mut policies = self.nat.policies.iter();
+        let by = policies.find(|by| by.instance == it.instance && by.has_subscriber(source));
+        let uses = Uses { number, is_inbound: true, ..Uses::default() };
+        let end = (end.address, end.port.unwrap_or(destination_port));
+        let to = Internal { end, vrf: it.internal_vrf, remote: it.remote };
+        Some(self.reach_internal(first, (to, uses), (is_outside, by)))
+    }
+
     /// A packet whose destination is an internal end. From inside, its source is translated as well, so that answers
     /// come back to the router (RFC 4787 REQ-9).
     fn reach_internal(
         &mut self,
         first: &First<'_>,
-        ((address, port), uses): ((u32, u16), Uses),
+        (Internal { end: (address, port), vrf: internal_vrf, remote }, uses): (Internal, Uses),
         (is_outside, policy): (bool, Option<&Policy>),
     ) -> Result<Ends, Drop> {
         self.worker.is_silent = policy.is_some_and(|it| it.is_silent);
@@ -261,14 +282,21 @@ impl Maker<'_> {
                 destination_port: to_port,
                 protocol,
             };
-            FlowKey::ip4(flow, vrf)
+            FlowKey::ip4(flow, internal_vrf)
         };
+        if let Some(Remote { addresses, ports }) = remote {
+            // Each source has one address: internal hosts can tell them apart as far as there are several.
+            let host = choice::hash(source, vrf) & addresses.host_bits();
+            let candidates: Ports = self.ports(ports, (protocol, source_port)).collect();
+            let key = |port| reply(addresses.network | host, port);
+            return self.make(first, uses, |at| candidates.get(at).map(key));
+        }
         if is_outside {
             return self.make(first, uses, |at| (at == 0).then(|| reply(source, source_port)));
         }
         let instance = policy.map(|it| it.instance);
         let known = instance.and_then(|instance| {
-            self.nat.statics.of_internal(instance, (protocol, source, Some(source_port)))
+            self.nat.statics.of_internal((instance, vrf), (protocol, source, Some(source_port)))
         });
         if let Some((_, end)) = known {
             let port = end.port.unwrap_or(source_port);

@@ -5,6 +5,7 @@ use stoa_engine::vector::flags;
 
 use super::lanes::{note, seen};
 use super::rewrite::{Header, apply, apply_error};
+use super::vrfs;
 use crate::acl::flow_vrf;
 use crate::flow::tracker::{Side, about};
 use crate::shared::Shared;
@@ -42,6 +43,7 @@ pub(super) fn translate_error(
     }
     let translated = Header::of(vector.bytes(lane));
     note(vector, lane, header, translated.ends);
+    vrfs::remember(side.reader(), (vector, lane), (found, vrf));
     Found::Translated
 }
 

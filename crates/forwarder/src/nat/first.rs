@@ -1,10 +1,11 @@
 //! Packets without a translated flow.
 
-use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_hash::{Flow, mix};
 use stoa_tables::flow_table::{FlowKey, Tuple};
 use stoa_wire::protocol::{ICMP4, TCP};
 use stoa_wire::tcp::flag;
 
+use super::choice;
 use super::mappings::End;
 use crate::drops::Drop;
 use crate::flow::tcp::Direction;
@@ -35,6 +36,17 @@ impl First<'_> {
     pub(super) fn internal(&self) -> End {
         let Flow { source, source_port, protocol, .. } = self.flow();
         End { address: source, port: source_port, protocol, vrf: self.key.vrf }
+    }
+
+    /// The hash by which it gets one of several hosts: of its connection, or of its source alone.
+    pub(super) fn hash(&self, is_by_source: bool) -> u32 {
+        let Flow { source, source_port, destination, destination_port, protocol } = self.flow();
+        let of_source = choice::hash(source, self.key.vrf);
+        if is_by_source {
+            return of_source;
+        }
+        let ports = u32::from(source_port) << 16 | u32::from(destination_port);
+        mix(mix(of_source ^ ports) ^ destination.wrapping_add(protocol.into()))
     }
 
     /// Whether it has a flow already, or is no segment in the middle of a connection.

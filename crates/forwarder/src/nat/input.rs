@@ -15,6 +15,7 @@ use super::errors::{Found, translate_error};
 use super::first::First;
 use super::lanes::{goes_on, header, seen, translate};
 use super::rewrite::Header;
+use super::vrfs::remember;
 use super::{EDGES, INPUT_NODE, Nat, NatWorker, refuse};
 use crate::acl;
 use crate::acl::flow_vrf;
@@ -207,6 +208,7 @@ impl Slow<'_> {
             return match ends {
                 Some(ends) if is_to_another(&header, ends) => {
                     translate(vector, lane, &header, ends);
+                    found.inspect(|it| remember(self.side.reader(), (vector, lane), (*it, vrf)));
                     Fate::Pass
                 }
                 None if is_external && !self.is_own(vrf_id, &header) => {
@@ -248,6 +250,11 @@ impl Slow<'_> {
             Some(Ok(ends)) => {
                 vector.flags[lane] |= flags::TRACKED;
                 translate(vector, lane, &header, ends);
+                if !nat.vrfs.is_empty()
+                    && let Some(found) = self.side.find(&key)
+                {
+                    remember(self.side.reader(), (vector, lane), (found, vrf));
+                }
                 Fate::Pass
             }
             Some(Err(reason)) => Fate::Drop(reason),

@@ -8,6 +8,7 @@
 //! quotes and reaches its sender.
 
 mod allocate;
+pub mod backends;
 pub mod block_events;
 pub mod blocks;
 mod choice;
@@ -21,6 +22,7 @@ pub mod mappings;
 mod output;
 pub mod rewrite;
 pub mod statics;
+pub mod vrfs;
 mod worker;
 
 pub use errors::restore;
@@ -57,11 +59,13 @@ fn refuse(vector: &mut Vector, lane: usize, reason: Drop, is_silent: bool) {
 
 /// The node that translates destinations.
 pub const INPUT_NODE: &str = "ip4-nat44-input";
+/// The node that routes translated packets in other VRFs.
+pub const VRF_NODE: &str = "ip4-nat44-vrf";
 /// The node that translates sources.
 pub const OUTPUT_NODE: &str = "ip4-nat44-output";
 
 /// An IPv4 prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix4 {
     /// The first address.
     pub network: u32,
@@ -234,6 +238,8 @@ pub struct Nat {
     pub numbers: Vec<u32>,
     /// Changes whenever numbers go.
     pub epoch: u32,
+    /// All VRFs as in keys of flows, with their ids, in order; none if there is only one.
+    pub vrfs: Vec<(u16, u32)>,
 }
 
 impl Nat {
@@ -254,10 +260,11 @@ impl Nat {
         self.policies.iter().any(|policy| policy.interface == interface)
     }
 
-    /// Whether a static mapping of an instance with this external interface has an internal address, with any port.
-    fn is_mapped_inside(&self, interface: u32, address: u32) -> bool {
-        let policies = self.policies.iter().filter(|policy| policy.interface == interface);
-        policies.into_iter().any(|policy| self.statics.has_internal(policy.instance, address))
+    /// Whether a static mapping of an instance with this external interface has an internal address of a VRF, with any
+    /// port.
+    fn is_mapped_inside(&self, interface: u32, (vrf, address): (u16, u32)) -> bool {
+        let mut policies = self.policies.iter().filter(|policy| policy.interface == interface);
+        policies.any(|policy| self.statics.has_internal((policy.instance, vrf), address))
     }
 
     /// The policy with a number.
@@ -270,16 +277,17 @@ impl Nat {
         self.numbers.binary_search(&number).is_ok()
     }
 
-    /// What becomes of a packet that an interface is about to forward. `protocol`, and the source port, or the
+    /// What becomes of a packet of a VRF that an interface is about to forward. `protocol`, and the source port, or the
     /// identifier of an ICMP request.
     fn outbound(
         &self,
-        interface: u32,
+        (interface, vrf): (u32, u16),
         (source, destination): (u32, u32),
         (protocol, port): (u8, Option<u16>),
     ) -> Outbound<'_> {
         for policy in self.policies.iter().filter(|policy| policy.interface == interface) {
-            let found = self.statics.of_internal(policy.instance, (protocol, source, port));
+            let end = (protocol, source, port);
+            let found = self.statics.of_internal((policy.instance, vrf), end);
             if found.is_none() && !policy.has_subscriber(source) {
                 continue;
             }
@@ -331,7 +339,7 @@ mod tests {
         let nat = Nat { policies: vec![first, policy(2)], ..Nat::default() };
         let number = |interface, source: &str, destination: &str| {
             let [source, destination] = [source, destination].map(|it| prefix(it).network);
-            match nat.outbound(interface, (source, destination), (17, Some(9))) {
+            match nat.outbound((interface, 0), (source, destination), (17, Some(9))) {
                 Outbound::Untranslated => 0,
                 Outbound::By(policy) => policy.number,
                 other => panic!("{other:?}"),

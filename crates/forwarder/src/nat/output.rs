@@ -210,12 +210,14 @@ impl<'a> Slow<'a> {
         let has_port = header.kind.0 & Kind::LATER == 0 && protocol != ICMP4;
         let port = has_port.then_some((header.ends.ports >> 16) as u16);
         let ends = (header.ends.source, header.ends.destination);
-        self.nat.outbound(vector.tx_if[lane], ends, (protocol, port))
+        let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
+        self.nat.outbound((vector.tx_if[lane], vrf), ends, (protocol, port))
     }
 
     /// A lane that cannot be translated passes only if nothing is to translate it, whatever its ports are.
     fn pass_or(&self, vector: &Vector, lane: (usize, &Header), reason: Drop) -> Result<bool, Drop> {
-        let (interface, source) = (vector.tx_if[lane.0], lane.1.ends.source);
+        let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane.0]));
+        let (interface, source) = (vector.tx_if[lane.0], (vrf, lane.1.ends.source));
         let passes = matches!(self.outbound(vector, lane), Outbound::Untranslated)
             && !self.nat.is_mapped_inside(interface, source);
         if passes { Ok(false) } else { Err(reason) }

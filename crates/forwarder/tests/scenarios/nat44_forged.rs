@@ -44,11 +44,11 @@ fn fragments_of_a_forwarded_server_never_leave_as_they_are() {
     let forward = NatMapping {
         instance: 1,
         index: 1,
-        vrf: String::new(),
         protocol: 17,
         internal: net(host4(1), 32),
         external: net(our4(2), 32),
         ports: Some((53, 53, 0)),
+        ..NatMapping::default()
     };
     let mut lab = Lab::new(&with_nat(Setup::three_ports(), vec![inside], vec![forward]));
     let answer = udp_ports(host4(1), host4(2), (53, 5000), &[7; 2000]);

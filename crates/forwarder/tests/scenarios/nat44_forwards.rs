@@ -18,11 +18,11 @@ fn forward(outside: u16, inside: u16, more: u16) -> NatMapping {
     NatMapping {
         instance: 1,
         index: 1,
-        vrf: String::new(),
         protocol: 6,
         internal: net(host4(1), 32),
         external: net(our4(2), 32),
         ports: Some((inside, outside, more)),
+        ..NatMapping::default()
     }
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use stoa_api::acl::protocol_name;
 use stoa_api::text::ip_text;
 use stoa_api::v1::{
-    ListNatReply, ListNatRequest, NatAddressState, NatFilteringType, NatMapping, NatMappingType,
-    NatPolicy, NatPolicyState, NatPortQuota, NatStaticState, PortRange, Prefix,
+    ListNatReply, ListNatRequest, NatAddressState, NatBackend, NatFilteringType, NatMapping,
+    NatMappingType, NatPolicy, NatPolicyState, NatPortQuota, NatStaticState, PortRange, Prefix,
 };
 
 use super::{count, number, table, write};
@@ -134,11 +134,44 @@ fn end(prefix: Option<&Prefix>, ports: Option<&PortRange>) -> String {
     }
 }
 
+/// The external end of a static mapping, and the internal one: "-" if it has backends.
 fn ends(mapping: &NatMapping) -> [String; 2] {
     [
         end(mapping.external.as_ref(), mapping.external_ports.as_ref()),
         end(mapping.internal.as_ref(), mapping.internal_ports.as_ref()),
     ]
+}
+
+/// The ports of a backend: as many as there are external ones.
+fn backend_end(mapping: &NatMapping, backend: &NatBackend) -> String {
+    let more = mapping.external_ports.map_or(0, |it| it.last.saturating_sub(it.first));
+    let ports = PortRange { first: backend.first_port, last: backend.first_port + more };
+    format!("{}:{}", ip_text(&backend.address), range(&ports))
+}
+
+/// Where a static mapping leads: to an internal end, or to backends with their weights and flows.
+fn internal(state: &NatStaticState, mapping: &NatMapping) -> String {
+    let [_, end] = ends(mapping);
+    let flows = state.backend_flows.iter().copied().chain(std::iter::repeat(0));
+    let backends = mapping.backends.iter().zip(flows).map(|(it, flows)| {
+        let end = backend_end(mapping, it);
+        format!("{end}, weight {}, flows {}", it.weight, number(flows))
+    });
+    let mut lines: Vec<String> =
+        if mapping.backends.is_empty() { vec![end] } else { backends.collect() };
+    let vrf = mapping.internal_vrf.as_ref().filter(|it| **it != mapping.vrf);
+    lines.extend(vrf.map(|vrf| match vrf.is_empty() {
+        true => "in the default VRF".to_owned(),
+        false => format!("in VRF {vrf}"),
+    }));
+    if let Some(seen) = &mapping.internal_remote {
+        lines.push(format!("sees {}", end_of(seen, mapping.internal_remote_ports.as_ref())));
+    }
+    lines.join("\n")
+}
+
+fn end_of(prefix: &Prefix, ports: Option<&PortRange>) -> String {
+    end(Some(prefix), ports.filter(|_| prefix.length == 32))
 }
 
 /// "all" or the name of the protocol.
@@ -153,12 +186,12 @@ fn mappings(mappings: &[NatStaticState]) -> Table {
     let mut table = table(&["static mapping", "protocol", "external", "internal", ">flows"]);
     for state in mappings {
         let Some(mapping) = &state.mapping else { continue };
-        let [external, internal] = ends(mapping);
+        let [external, _] = ends(mapping);
         table.add_row(vec![
             Cell::new(format!("{}/{}", mapping.instance, mapping.index)),
             Cell::new(protocol(mapping)),
             Cell::new(external),
-            Cell::new(internal),
+            Cell::new(internal(state, mapping)),
             count(state.flows),
         ]);
     }
@@ -217,9 +250,17 @@ fn to_json(reply: &ListNatReply) -> Value {
     let mapping = |state: &NatStaticState| {
         let mapping = state.mapping.as_ref()?;
         let [external, internal] = ends(mapping);
+        let internal = mapping.backends.is_empty().then_some(internal);
+        let flows = state.backend_flows.iter().copied().chain(std::iter::repeat(0));
+        let backend = |(it, flows): (&NatBackend, u64)| json!({ "internal": backend_end(mapping, it), "weight": it.weight, "flows": flows });
+        let seen = mapping.internal_remote.as_ref();
         Some(json!({
             "instance": mapping.instance, "index": mapping.index, "vrf": mapping.vrf,
+            "internal_vrf": mapping.internal_vrf.as_ref().unwrap_or(&mapping.vrf),
             "protocol": mapping.protocol, "external": external, "internal": internal,
+            "internal_remote": seen.map(|it| end_of(it, mapping.internal_remote_ports.as_ref())),
+            "backends": mapping.backends.iter().zip(flows).map(backend).collect::<Vec<_>>(),
+            "backend_selection": if mapping.by_source { "source" } else { "connection" },
             "flows": state.flows,
         }))
     };
@@ -277,7 +318,22 @@ mod tests {
             internal: Some(prefix([10, 0, 1, 64], 30)),
             ..NatMapping::default()
         };
-        let of = |mapping| NatStaticState { mapping: Some(mapping), flows: 7 };
+        let backend =
+            |last| NatBackend { address: vec![10, 0, 0, last], first_port: 443, weight: 5 };
+        let shared = NatMapping {
+            index: 4,
+            internal: None,
+            internal_ports: None,
+            backends: vec![backend(1), backend(2)],
+            internal_remote: Some(prefix([10, 0, 0, 254], 32)),
+            internal_vrf: Some("red".to_owned()),
+            ..mapping.clone()
+        };
+        let of = |mapping| NatStaticState {
+            mapping: Some(mapping),
+            flows: 7,
+            backend_flows: vec![3, 4],
+        };
         ListNatReply {
             policies: vec![NatPolicyState {
                 policy: Some(policy),
@@ -289,7 +345,7 @@ mod tests {
                 subscribers: 12,
                 ..NatPolicyState::default()
             }],
-            mappings: vec![of(mapping), of(whole)],
+            mappings: vec![of(mapping), of(whole), of(shared)],
             flows: 1_234,
             flow_limit: 65_536,
             ..ListNatReply::default()
@@ -309,6 +365,9 @@ mod tests {
         for part in ["1/2", "tcp", "203.0.113.5:8000-8010", "10.0.0.80:80-90", "203.0.113.32/30"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        for part in ["10.0.0.2:443-453, weight 5, flows 4", "in VRF red", "sees 10.0.0.254"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
         assert!(
             summary(&reply).starts_with("1,234 flows of 65,536, 0 dynamic"),
             "{}",
@@ -319,5 +378,6 @@ mod tests {
         assert_eq!(json["policies"][0]["port_sets"]["used"], 37);
         assert_eq!(json["mappings"][0]["external"], "203.0.113.5:8000-8010");
         assert_eq!(json["mappings"][1]["internal"], "10.0.1.64/30");
+        assert_eq!(json["mappings"][2]["backends"][0]["flows"], 3);
     }
 }

@@ -138,6 +138,25 @@ pub struct MappingEntry {
     pub external_src_address: Option<String>,
     #[serde(default)]
     pub external_src_port: NatPorts,
+    pub internal_dst_address: Option<String>,
+    #[serde(default)]
+    pub internal_dst_port: NatPorts,
+    #[serde(rename = "stoa-nat:internal-vrf")]
+    pub internal_vrf: Option<String>,
+    /// "connection" or "source".
+    #[serde(rename = "stoa-nat:backend-selection")]
+    pub backend_selection: Option<String>,
+    #[serde(rename = "stoa-nat:backend", default)]
+    pub backend: Vec<NatBackend>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NatBackend {
+    pub id: u32,
+    pub address: std::net::Ipv4Addr,
+    pub start_port_number: Option<u32>,
+    pub weight: Option<u32>,
 }
 
 /// A port, or the first and the last one of a range.

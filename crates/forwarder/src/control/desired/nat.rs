@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 mod blocks;
+mod mappings;
 
 use stoa_api::nat::{ADDRESSES, Deterministic, MAPPINGS, POLICIES, PORTS};
 use stoa_api::v1;
 
 pub use blocks::NatBlocks;
+pub use mappings::{NatBackend, NatMapping, NatRemote};
+use mappings::{check_overlaps, checked_mapping, mapping_path};
 
 use super::change::DesiredChange;
 use super::{DesiredState, ValidationErrors};
@@ -38,25 +41,6 @@ pub struct NatPolicy {
     pub blocks: Option<NatBlocks>,
     /// Whether packets without a port are dropped without ICMP.
     pub is_silent: bool,
-}
-
-/// A static mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NatMapping {
-    /// The instance.
-    pub instance: u32,
-    /// Its number in the instance.
-    pub index: u32,
-    /// The VRF of the external addresses.
-    pub vrf: String,
-    /// The protocol; 0: all.
-    pub protocol: u8,
-    /// Internal addresses.
-    pub internal: Prefix4,
-    /// External addresses.
-    pub external: Prefix4,
-    /// First internal port, first external port, and how many ports follow each.
-    pub ports: Option<(u16, u16, u16)>,
 }
 
 /// All policies in their order, and all static mappings.
@@ -156,48 +140,6 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
     })
 }
 
-fn checked_mapping(mapping: &v1::NatMapping) -> Result<NatMapping, Wrong> {
-    let (internal, external) =
-        (prefix(mapping.internal.as_ref())?, prefix(mapping.external.as_ref())?);
-    if internal.length != external.length {
-        let cause = format!("maps {} bits to {}", internal.length, external.length);
-        return Err((cause, "Use prefixes of equal length."));
-    }
-    let ranges = match (&mapping.internal_ports, &mapping.external_ports) {
-        (None, None) => None,
-        (Some(inside), Some(outside)) => Some((ports(inside)?, ports(outside)?)),
-        _ => return Err(("has ports on one side only".to_owned(), "Set both, or none.")),
-    };
-    let is_whole = mapping.protocol == 0;
-    if is_whole != ranges.is_none() || !matches!(mapping.protocol, 0 | 6 | 17) {
-        let cause = format!("has the protocol {} and {ranges:?} as ports", mapping.protocol);
-        return Err((cause, "Use TCP or UDP with ports, or neither."));
-    }
-    if ranges.is_some() && internal.length != 32 {
-        let cause = "has ports of more than one address".to_owned();
-        return Err((cause, "Use single addresses with ports."));
-    }
-    let ports = match ranges {
-        None => None,
-        Some((inside, outside)) if inside.1 - inside.0 == outside.1 - outside.0 => {
-            Some((inside.0, outside.0, inside.1 - inside.0))
-        }
-        Some(_) => {
-            let cause = "has port ranges of different lengths".to_owned();
-            return Err((cause, "Use as many ports inside as outside."));
-        }
-    };
-    Ok(NatMapping {
-        instance: mapping.instance,
-        index: mapping.index,
-        vrf: mapping.vrf.clone(),
-        protocol: mapping.protocol as u8,
-        internal,
-        external,
-        ports,
-    })
-}
-
 fn prefix_message(it: Prefix4) -> v1::Prefix {
     v1::Prefix { address: it.network.to_be_bytes().into(), length: it.length.into() }
 }
@@ -243,61 +185,8 @@ impl NatPolicy {
     }
 }
 
-impl NatMapping {
-    /// As a message of the contract.
-    pub(in crate::control) fn message(&self) -> v1::NatMapping {
-        let prefix = prefix_message;
-        let range = |first: u16| {
-            let (_, _, more) = self.ports?;
-            Some(v1::PortRange { first: first.into(), last: u32::from(first) + u32::from(more) })
-        };
-        v1::NatMapping {
-            instance: self.instance,
-            index: self.index,
-            vrf: self.vrf.clone(),
-            protocol: self.protocol.into(),
-            internal: Some(prefix(self.internal)),
-            external: Some(prefix(self.external)),
-            internal_ports: self.ports.and_then(|it| range(it.0)),
-            external_ports: self.ports.and_then(|it| range(it.1)),
-        }
-    }
-
-    fn path(&self) -> String {
-        mapping_path(self.instance, self.index)
-    }
-}
-
 fn policy_path(instance: u32, policy: u32) -> String {
     format!("nat instance {instance} policy {policy}")
-}
-
-fn mapping_path(instance: u32, index: u32) -> String {
-    format!("nat instance {instance} mapping {index}")
-}
-
-/// What of a mapping must not overlap with others: scope, protocol, first and last address, first and last port.
-type Extent<'a> = (&'a str, u32, u8, (u32, u32), (u16, u16));
-
-/// Reports mappings that overlap with another one: of the same scope and protocol.
-fn check_overlaps<'a>(
-    mappings: &'a [NatMapping],
-    what: &str,
-    extent: impl Fn(&'a NatMapping) -> Extent<'a>,
-    errors: &mut ValidationErrors,
-) {
-    let mut all: Vec<(Extent<'a>, &NatMapping)> =
-        mappings.iter().map(|it| (extent(it), it)).collect();
-    all.sort_by_key(|it| it.0);
-    for pair in all.windows(2) {
-        let [(one, first), (other, second)] = pair else { continue };
-        let is_same = (one.0, one.1, one.2) == (other.0, other.1, other.2);
-        let is_within = other.3.0 <= one.3.1 && (one.3 != other.3 || other.4.0 <= one.4.1);
-        if is_same && is_within {
-            let cause = format!("has {what} that mapping {} has, too", first.index);
-            errors.add(second.path(), cause, "Use others.");
-        }
-    }
 }
 
 impl DesiredChange {
@@ -342,7 +231,7 @@ impl DesiredChange {
         };
         let addresses = |it: Prefix4| (it.network, it.last());
         check_overlaps(
-            &nat.mappings,
+            nat.mappings.iter(),
             "external addresses or ports",
             |it| {
                 let ports = range(it.ports.map_or(0, |ports| ports.1), it);
@@ -351,11 +240,12 @@ impl DesiredChange {
             errors,
         );
         check_overlaps(
-            &nat.mappings,
+            // Policies translate what backends send.
+            nat.mappings.iter().filter(|it| it.backends.is_empty()),
             "internal addresses or ports",
             |it| {
                 let ports = range(it.ports.map_or(0, |ports| ports.0), it);
-                ("", it.instance, it.protocol, addresses(it.internal), ports)
+                (it.internal_vrf.as_str(), it.instance, it.protocol, addresses(it.internal), ports)
             },
             errors,
         );
@@ -376,8 +266,10 @@ impl DesiredState {
         }
         let known: BTreeMap<&String, ()> = self.vrfs.keys().map(|name| (name, ())).collect();
         for mapping in &self.nat.mappings {
-            if !mapping.vrf.is_empty() && !known.contains_key(&mapping.vrf) {
-                let cause = format!("is in the VRF {:?}, which does not exist", mapping.vrf);
+            let vrfs = [&mapping.vrf, &mapping.internal_vrf];
+            if let Some(vrf) = vrfs.into_iter().find(|it| !it.is_empty() && !known.contains_key(it))
+            {
+                let cause = format!("is in the VRF {vrf:?}, which does not exist");
                 errors.add(mapping.path(), cause, "Use an existing VRF.");
             }
         }

@@ -155,7 +155,7 @@ impl ForwarderState {
         let policy = nat.policies.iter().find(|it| it.number == number);
         let of_policy = policy.map(|it| (it.policy.instance, it.policy.policy));
         of_policy.unwrap_or_else(|| {
-            let mapping = nat.mappings.iter().find(|it| it.number == number);
+            let mapping = nat.mappings.iter().find(|it| it.numbers().any(|of| of == number));
             mapping.map_or((0, 0), |it| (it.mapping.instance, it.mapping.index))
         })
     }
@@ -218,7 +218,8 @@ impl ForwarderState {
         });
         let mappings = nat.mappings.iter().map(|it| v1::NatStaticState {
             mapping: Some(it.mapping.message()),
-            flows: of(&sum.flows, it.number),
+            flows: it.numbers().map(|number| of(&sum.flows, number)).sum(),
+            backend_flows: it.backends.iter().map(|number| of(&sum.flows, *number)).collect(),
         });
         let addresses = sum.addresses.iter().map(|((vrf, address), [flows, mappings])| {
             let (address, vrf) = (octets(*address), self.vrf_name(*vrf));

@@ -16,11 +16,12 @@ use std::sync::Arc;
 
 use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
-use super::desired::{NatMapping, NatPolicy};
+use super::desired::{NatBackend, NatMapping, NatPolicy, NatRemote};
 use super::forwarder_state::ForwarderState;
 use crate::acl::flow_vrf;
-use crate::nat::statics::{Static, Statics};
-use crate::nat::{Allocation, Counts, INPUT_NODE, Nat, Policy, Prefix4};
+use crate::nat::backends::Backend;
+use crate::nat::statics::{Remote, Static, Statics};
+use crate::nat::{Allocation, Counts, INPUT_NODE, Nat, Policy, Prefix4, VRF_NODE};
 use blocks::ActiveBlocks;
 use history::History;
 
@@ -56,20 +57,59 @@ impl ActivePolicy {
 struct ActiveMapping {
     mapping: NatMapping,
     vrf: u16,
+    internal_vrf: u16,
     number: u32,
+    /// The numbers of its backends.
+    backends: Vec<u32>,
 }
 
 impl ActiveMapping {
     /// As workers need it.
     fn compiled(&self) -> Static {
+        let NatMapping { ports, .. } = self.mapping;
+        let backends = self.mapping.backends.iter().zip(&self.backends);
+        let backend = |(it, number): (&NatBackend, &u32)| {
+            let NatBackend { address, first_port, weight } = *it;
+            Backend { number: *number, address, first_port, weight }
+        };
+        let remote =
+            self.mapping.remote.map(|NatRemote { addresses, ports }| Remote { addresses, ports });
         Static {
             number: self.number,
             instance: self.mapping.instance,
             vrf: self.vrf,
+            internal_vrf: self.internal_vrf,
             protocol: self.mapping.protocol,
             internal: self.mapping.internal,
             external: self.mapping.external,
-            ports: self.mapping.ports,
+            ports,
+            backends: backends.map(backend).collect(),
+            is_by_source: self.mapping.is_by_source,
+            remote,
+        }
+    }
+
+    /// Its own number, and those of its backends.
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        [self.number].into_iter().chain(self.backends.iter().copied())
+    }
+
+    /// Takes over numbers of its predecessor, so that flows go on; the others are 0.
+    fn follow(&mut self, former: &Self) {
+        let vrfs = |it: &Self| (it.vrf, it.internal_vrf);
+        if vrfs(self) != vrfs(former) {
+            return;
+        }
+        if self.mapping == former.mapping {
+            self.number = former.number;
+        }
+        if self.mapping == former.mapping || self.mapping.is_same_service(&former.mapping) {
+            let known = former.mapping.backends.iter().zip(&former.backends);
+            let known: BTreeMap<(u32, u16), u32> =
+                known.map(|(it, number)| ((it.address, it.first_port), *number)).collect();
+            for (it, number) in self.mapping.backends.iter().zip(&mut self.backends) {
+                *number = known.get(&(it.address, it.first_port)).copied().unwrap_or(0);
+            }
         }
     }
 }
@@ -92,13 +132,15 @@ pub(super) struct NatState {
     history: History,
     /// Whether interfaces translate.
     is_on: bool,
+    /// Whether they translate between VRFs: there are several.
+    has_vrfs: bool,
 }
 
 impl Capability for NatState {
     const VERBS: Verbs = Verbs {
         apply: ForwarderState::apply_nat,
         flags: |state, index, _| {
-            state.shared.set_feature(index, INPUT_NODE, state.capabilities.nat.is_on.into());
+            state.set_nat_features(index);
             0
         },
         limits: ForwarderState::add_nat_limits,
@@ -163,10 +205,12 @@ impl ForwarderState {
         if is_on {
             self.publish_nat();
         }
-        if self.capabilities.nat.is_on != is_on {
-            self.capabilities.nat.is_on = is_on;
+        let has_vrfs = is_on && self.vrfs.iter().nth(1).is_some();
+        let nat = &mut self.capabilities.nat;
+        if (nat.is_on, nat.has_vrfs) != (is_on, has_vrfs) {
+            (nat.is_on, nat.has_vrfs) = (is_on, has_vrfs);
             for index in self.interface_indexes() {
-                self.shared.set_feature(index, INPUT_NODE, is_on.into());
+                self.set_nat_features(index);
                 self.pause(1);
             }
         }
@@ -184,6 +228,13 @@ impl ForwarderState {
             self.publish_nat();
         }
         Ok(())
+    }
+
+    /// Switches translation of received packets at an interface.
+    fn set_nat_features(&self, index: u32) {
+        let NatState { is_on, has_vrfs, .. } = self.capabilities.nat;
+        self.shared.set_feature(index, INPUT_NODE, is_on.into());
+        self.shared.set_feature(index, VRF_NODE, has_vrfs.into());
     }
 
     fn active_policy(&self, policy: &NatPolicy) -> Option<ActivePolicy> {
@@ -206,8 +257,10 @@ impl ForwarderState {
     }
 
     fn active_mapping(&self, mapping: &NatMapping) -> Option<ActiveMapping> {
-        let vrf = flow_vrf(self.vrf_id(self.vrfs.slot_of(&mapping.vrf)?));
-        Some(ActiveMapping { mapping: mapping.clone(), vrf, number: 0 })
+        let slot = |vrf: &str| Some(flow_vrf(self.vrf_id(self.vrfs.slot_of(vrf)?)));
+        let (vrf, internal_vrf) = (slot(&mapping.vrf)?, slot(&mapping.internal_vrf)?);
+        let backends = vec![0; mapping.backends.len()];
+        Some(ActiveMapping { mapping: mapping.clone(), vrf, internal_vrf, number: 0, backends })
     }
 
     /// Takes what is desired as what is in force. What stays as it is keeps its number and its counters.
@@ -224,9 +277,11 @@ impl ForwarderState {
         let known: BTreeMap<(u32, u32), ActiveMapping> =
             nat.mappings.iter().map(|it| (key(it), it.clone())).collect();
         for mapping in &mut mappings {
-            let former = known.get(&key(mapping));
-            let same = former.filter(|it| (&it.mapping, it.vrf) == (&mapping.mapping, mapping.vrf));
-            mapping.number = same.map_or_else(|| nat.next_number(), |it| it.number);
+            if let Some(former) = known.get(&key(mapping)) {
+                mapping.follow(former);
+            }
+            let numbers = [&mut mapping.number].into_iter().chain(&mut mapping.backends);
+            numbers.filter(|it| **it == 0).for_each(|it| *it = nat.next_number());
         }
         (nat.policies, nat.mappings) = (policies, mappings);
         nat.epoch = nat.epoch.wrapping_add(1);
@@ -257,8 +312,14 @@ impl ForwarderState {
         });
         let policies_numbers = nat.policies.iter().map(|it| it.number);
         let mut numbers: Vec<u32> =
-            policies_numbers.chain(nat.mappings.iter().map(|it| it.number)).collect();
+            policies_numbers.chain(nat.mappings.iter().flat_map(ActiveMapping::numbers)).collect();
         numbers.sort_unstable();
+        let mut vrfs: Vec<(u16, u32)> =
+            self.vrfs.iter().map(|(_, it)| (flow_vrf(it.id), it.id)).collect();
+        vrfs.sort_unstable();
+        if vrfs.len() < 2 {
+            vrfs.clear();
+        }
         let ranges = joined(of_policies.chain(of_mappings).collect());
         let published = Nat {
             policies: nat.policies.iter().map(policy).collect(),
@@ -266,6 +327,7 @@ impl ForwarderState {
             external: ranges.clone(),
             numbers,
             epoch: nat.epoch,
+            vrfs,
         };
         self.shared.nat.publish(published, &mut self.graveyard);
         self.capabilities.nat.ranges = ranges;

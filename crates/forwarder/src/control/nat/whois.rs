@@ -32,17 +32,16 @@ impl ForwarderState {
             let one = Statics::of(vec![it.compiled()]);
             let is_meant = request.vrf.as_ref().is_none_or(|vrf| *vrf == it.mapping.vrf);
             let found = one.of_external(it.vrf, (protocol, address, Some(port)));
-            if let Some((_, end)) = found.filter(|_| is_meant) {
-                users.push(v1::NatUser {
-                    kind: "static".to_owned(),
-                    internal: octets(end.address),
-                    internal_port: end.port.unwrap_or(port).into(),
-                    internal_vrf: it.mapping.vrf.clone(),
-                    instance: it.mapping.instance,
-                    id: it.mapping.index,
-                    ..v1::NatUser::default()
-                });
-            }
+            let Some((of, end)) = found.filter(|_| is_meant) else { continue };
+            users.extend(of.ends(end).into_iter().map(|end| v1::NatUser {
+                kind: "static".to_owned(),
+                internal: octets(end.address),
+                internal_port: end.port.unwrap_or(port).into(),
+                internal_vrf: it.mapping.internal_vrf.clone(),
+                instance: it.mapping.instance,
+                id: it.mapping.index,
+                ..v1::NatUser::default()
+            }));
         }
         if request.unix_s.is_some() {
             return Ok(users);

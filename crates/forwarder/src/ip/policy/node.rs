@@ -167,7 +167,12 @@ fn is_ours(shared: &Shared, value: u32) -> bool {
 }
 
 /// The edge of a route.
-fn follow_route<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
+pub(crate) fn follow_route<K: Family>(
+    shared: &Shared,
+    vector: &mut Vector,
+    lane: usize,
+    value: u32,
+) -> u16 {
     let flags = shared.interface(vector.rx_if[lane]).flags();
     if K::IS_IP4 {
         let next = ip4_input::route(shared, vector, lane, value);

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use stoa_api::v1;
 use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::{
-    AclRule, Family, Fragments, Nat, NatBlocks, NatMapping, NatPolicy, Prefix, Rule, RuleAction,
-    RuleOfList, VirtualRouter, ZonePair,
+    AclRule, Family, Fragments, Nat, NatBackend, NatBlocks, NatMapping, NatPolicy, NatRemote,
+    Prefix, Rule, RuleAction, RuleOfList, VirtualRouter, ZonePair,
 };
 use stoa_forwarder::flow::profiles::Profile;
 use stoa_forwarder::flow::tcp::Options;
@@ -331,13 +331,21 @@ fn nat(mut setup: Setup) -> Setup {
     let mapping = |index, (internal, external), ports: Option<(u16, u16, u16)>| NatMapping {
         instance: 1,
         index,
-        vrf: String::new(),
         protocol: if ports.is_some() { protocol::UDP } else { 0 },
         internal,
         external,
         ports,
+        ..NatMapping::default()
+    };
+    let backend = |n, first_port| NatBackend { address: host4(n).to_bits(), first_port, weight: n };
+    let seen = NatRemote { addresses: net(our4(1), 32), ports: (1024, 2047) };
+    let shared = NatMapping {
+        backends: vec![backend(1, 7), backend(2, 1500)],
+        remote: Some(seen),
+        ..mapping(3, (net(host4(10), 32), net(our4(3), 32)), Some((9, 9, 1)))
     };
     let mappings = vec![
+        shared,
         mapping(1, (net(host4(10), 32), net([10, 9, 5, 5].into(), 32)), None),
         mapping(2, (net(host4(1), 32), net(our4(3), 32)), Some((7, 1500, 1))),
     ];

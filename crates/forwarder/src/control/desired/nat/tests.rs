@@ -134,3 +134,36 @@ fn mappings_are_checked() {
     );
     assert_eq!(all(vec![a.clone(), a])[0], "nat instance 1 mapping 1 is configured twice");
 }
+
+#[test]
+fn backends_and_other_sources_are_checked() {
+    let with = |change: fn(&mut v1::NatMapping)| {
+        let backend =
+            |last| v1::NatBackend { address: vec![10, 0, 0, last], first_port: 80, weight: 1 };
+        let mut mapping = forward(1, (80, 80), 2);
+        (mapping.internal, mapping.internal_ports) = (None, None);
+        mapping.backends = vec![backend(1), backend(2)];
+        change(&mut mapping);
+        of(v1::Nat { policies: vec![policy()], mappings: vec![mapping] })
+    };
+    assert_eq!(with(|_| {}), [""; 0]);
+    assert_eq!(with(|it| it.internal_remote = Some(net([10, 0, 0, 0], 30))), [""; 0]);
+    assert_eq!(with(|it| it.internal = Some(net([10, 0, 0, 9], 32))).len(), 1);
+    assert_eq!(with(|it| it.external_ports = None).len(), 1);
+    assert_eq!(with(|it| it.backends[1] = it.backends[0].clone()).len(), 1);
+    assert_eq!(with(|it| it.backends[1].weight = 101).len(), 1);
+    assert_eq!(with(|it| it.backends[1].first_port = 65_534).len(), 1);
+    assert_eq!(with(|it| it.backends[1].address = vec![0; 16]).len(), 1);
+    assert_eq!(with(|it| it.backends = vec![it.backends[0].clone(); 33]).len(), 1);
+    let ports = |it: &mut v1::NatMapping| {
+        it.internal_remote_ports = Some(v1::PortRange { first: 8, last: 9 });
+    };
+    assert_eq!(with(ports).len(), 1);
+    assert_eq!(with(|it| it.internal_vrf = Some("red".into())).len(), 1);
+    // As many as there may be.
+    let most = |it: &mut v1::NatMapping| {
+        let backend = |at| v1::NatBackend { first_port: 80 + at, ..it.backends[0].clone() };
+        it.backends = (0..32).map(backend).collect();
+    };
+    assert_eq!(with(most), [""; 0]);
+}

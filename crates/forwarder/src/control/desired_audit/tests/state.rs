@@ -278,5 +278,17 @@ fn nat() -> v1::Nat {
         external_ports: range(800),
         ..whole.clone()
     };
-    v1::Nat { policies: vec![first, policy(2)], mappings: vec![whole, ports] }
+    let backend =
+        |last| v1::NatBackend { address: vec![10, 0, 0, last], first_port: 80, weight: 3 };
+    let shared = v1::NatMapping {
+        index: 3,
+        protocol: 6,
+        external: Some(net([192, 0, 2, 1], 32)),
+        external_ports: range(800),
+        backends: vec![backend(7), backend(8)],
+        by_source: true,
+        internal_remote: Some(net([10, 0, 0, 0], 30)),
+        ..v1::NatMapping::default()
+    };
+    v1::Nat { policies: vec![first, policy(2)], mappings: vec![whole, ports, shared] }
 }
