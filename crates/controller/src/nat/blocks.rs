@@ -19,7 +19,6 @@ const BY_BLOCKS: &str = "port-range-allocation";
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Blocks {
     pub(super) message: v1::NatPortBlocks,
-    pub(super) quotas: Vec<v1::NatPortQuota>,
 }
 
 /// Sources, pools with their numbers, and ports of a policy.
@@ -37,7 +36,6 @@ pub(super) fn blocks(
         without(path, given, errors);
         return None;
     };
-    let quotas = quotas(path, given, set, errors);
     let is_right = sizes(path, set, space, errors);
     let length = given.subscriber_mask.unwrap_or(32);
     if set.deterministic && is_right {
@@ -51,32 +49,29 @@ pub(super) fn blocks(
             subscriber_length: length,
             deterministic: set.deterministic,
         },
-        quotas,
     })
 }
 
 /// Leaves that mean nothing without blocks. libyang has refused `port-set` itself.
 fn without(path: &str, given: &NatPolicy, errors: &mut ValidationErrors) {
     let fix = format!("Set port-allocation-type to {BY_BLOCKS}, or remove it.");
-    let cause = "the policy has no blocks of ports (port-set), so nothing is counted by subscriber";
-    if let Some(quota) = given.port_quota.first() {
-        errors.add(format!("{path}/port-quota[quota-type='{}']", quota.quota_type), cause, &fix);
-    }
+    let cause = "the policy has no blocks of ports (port-set), so each source is a subscriber";
     if given.subscriber_mask.is_some() {
         errors.add(format!("{path}/stoa-nat:subscriber-mask-v4"), cause, &fix);
     }
 }
 
-fn quotas(
+/// The quotas of a policy, with or without blocks.
+pub(super) fn quotas(
     path: &str,
     given: &NatPolicy,
-    set: PortSet,
     errors: &mut ValidationErrors,
 ) -> Vec<v1::NatPortQuota> {
+    let set = given.port_set.filter(|_| given.port_allocation_type.as_deref() == Some(BY_BLOCKS));
     let mut quotas = Vec::new();
     for quota in &given.port_quota {
         let path = format!("{path}/port-quota[quota-type='{}']", quota.quota_type);
-        if set.deterministic {
+        if set.is_some_and(|it| it.deterministic) {
             let cause =
                 "a deterministic policy gives each subscriber one port set, which is its quota";
             errors.add(path, cause, "Remove it, or change port-set-size.");

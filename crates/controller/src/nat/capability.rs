@@ -164,7 +164,7 @@ fn desired_policy(policy: &Policy<'_>, exempt: &[Ipv4Net]) -> v1::NatPolicy {
         filtering: filtering.into(),
         static_only: policy.is_static_only,
         blocks: policy.blocks.as_ref().map(|it| it.message),
-        quotas: policy.blocks.as_ref().map_or_else(Vec::new, |it| it.quotas.clone()),
+        quotas: policy.quotas.clone(),
         silent: policy.is_silent,
     }
 }

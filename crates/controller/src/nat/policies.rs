@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use ipnet::Ipv4Net;
 use stoa_api::nat::{ADDRESSES, PORTS};
+use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use super::blocks::{Blocks, blocks};
+use super::blocks::{Blocks, blocks, quotas};
 use super::paths::{instance_path, policy_path, pool_path};
 use super::values::{Ports, ip4, ports, unicast};
 use crate::config::model::{
@@ -30,6 +31,8 @@ pub(super) struct Policy<'a> {
     /// Sources without a static mapping of their own are not translated.
     pub(super) is_static_only: bool,
     pub(super) blocks: Option<Blocks>,
+    /// What a subscriber may have.
+    pub(super) quotas: Vec<v1::NatPortQuota>,
     pub(super) is_silent: bool,
 }
 
@@ -132,6 +135,7 @@ fn policy<'a>(
     }
     let ports = range.unwrap_or(PORTS);
     let blocks = blocks(&path, given, (&subscribers, &pools, ports), errors);
+    let quotas = quotas(&path, given, errors);
     Some(Policy {
         instance,
         id: given.id,
@@ -144,6 +148,7 @@ fn policy<'a>(
         filtering: given.filtering_type.unwrap_or(FilteringType::Edf),
         is_static_only: false,
         blocks,
+        quotas,
         is_silent: given.refusal.as_deref() == Some("silent"),
     })
 }

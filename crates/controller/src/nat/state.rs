@@ -94,6 +94,11 @@ fn capabilities() -> Value {
     })
 }
 
+/// Whether a policy counts by subscriber.
+fn has_subscribers(state: &v1::NatPolicyState) -> bool {
+    state.blocks > 0 || state.policy.as_ref().is_some_and(|it| !it.quotas.is_empty())
+}
+
 fn policy(state: &v1::NatPolicyState) -> Option<Value> {
     let has_blocks = state.blocks > 0;
     let of_blocks = |value| if has_blocks { number(value) } else { Value::Null };
@@ -107,7 +112,10 @@ fn policy(state: &v1::NatPolicyState) -> Option<Value> {
         ("port-sets", of_blocks(state.blocks)),
         ("used-port-sets", of_blocks(state.used_blocks)),
         ("unused-port-sets", of_blocks(state.unused_blocks)),
-        ("active-subscribers", of_blocks(state.subscribers)),
+        (
+            "active-subscribers",
+            if has_subscribers(state) { number(state.subscribers) } else { Value::Null },
+        ),
         ("table-full-packets", number(state.table_full)),
     ]);
     let id = state.policy.as_ref()?.policy;
@@ -205,7 +213,7 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
     page.counters("nat44_dropped", "packets", help, policies.flat_map(reasons))?;
     let with_blocks = listed.policies.iter().take(METRICS).filter(|it| it.blocks > 0);
     let with_blocks = with_blocks.filter_map(|it| Some((it.policy.as_ref()?, it)));
-    let uses = with_blocks.clone().flat_map(|(policy, it)| {
+    let uses = with_blocks.flat_map(|(policy, it)| {
         let free = it.blocks.saturating_sub(it.used_blocks + it.unused_blocks);
         let states = [("used", it.used_blocks), ("unused", it.unused_blocks), ("free", free)];
         let [instance, policy] = labels(policy);
@@ -215,8 +223,15 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
         })
     });
     page.gauges("nat44_port_sets", "", "Port sets of a policy", uses)?;
-    let subscribers = with_blocks.map(|(policy, it)| (labels(policy), it.subscribers as f64));
-    page.gauges("nat44_subscribers", "", "Subscribers with port sets", subscribers)?;
+    let counting = listed.policies.iter().take(METRICS).filter(|it| has_subscribers(it));
+    let subscribers = counting.filter_map(|it| Some((it.policy.as_ref()?, it)));
+    let subscribers = subscribers.map(|(policy, it)| (labels(policy), it.subscribers as f64));
+    page.gauges(
+        "nat44_subscribers",
+        "",
+        "Subscribers with port sets or ports of a quota",
+        subscribers,
+    )?;
     let backends = listed.mappings.iter().filter_map(|it| Some((it.mapping.as_ref()?, it)));
     let backends = backends.take(METRICS).flat_map(|(mapping, it)| {
         let all = mapping.backends.iter().zip(&it.backend_flows);

@@ -175,8 +175,8 @@ fn wrong_policies_are_refused_with_their_paths() {
     assert!(of(pool("203.0.0.0/15")).1.contains("131072 external addresses"));
     let found = of(json!({ "port-set-restrict": { "start-port-number": 0 } }));
     assert_eq!(found.0, path("port-set-restrict/start-port-number"));
-    let found = of(json!({ "port-quota": [{ "quota-type": 6, "port-limit": 9 }] }));
-    assert_eq!(found.0, path("port-quota[quota-type='6']"));
+    let found = of(json!({ "port-quota": [{ "quota-type": 47, "port-limit": 9 }] }));
+    assert_eq!(found.0, path("port-quota[quota-type='47']"));
     let mut without = instance(&[policy(1, json!({}))], &[]);
     without["policy"][0]["external-realm"] = json!({});
     assert_eq!(error(&without).0, path("external-realm/external-interface"));

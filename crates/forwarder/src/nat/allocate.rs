@@ -9,6 +9,7 @@ use super::choice::{self, Ports};
 use super::create::Maker;
 use super::first::First;
 use super::mappings::End;
+use super::quotas::NoHold;
 use super::{Allocation, Nat, Policy};
 use crate::drops::Drop;
 use crate::flow::tracker::Uses;
@@ -20,7 +21,7 @@ const FEW: usize = 8;
 struct Place {
     address: u32,
     range: (u16, u16),
-    /// The block that has these ports, which is held.
+    /// The block that has these ports, or the quota of the source: what is held.
     block: Option<u32>,
 }
 
@@ -31,7 +32,7 @@ impl Maker<'_> {
             Allocation::Ports => {
                 let hash = choice::hash(internal.address, internal.vrf);
                 let address = policy.address_of(hash).ok_or(Drop::Nat44NoAddress)?;
-                (address, policy.ports, None)
+                (address, policy.ports, self.hold_quota(internal, policy)?)
             }
             Allocation::Deterministic(all) => {
                 let found = all.external_of(internal.address);
@@ -68,6 +69,17 @@ impl Maker<'_> {
         Ok(Place { address, range, block })
     }
 
+    /// Counts a mapping or flow of a source whose policy has a quota: what is held.
+    fn hold_quota(&self, internal: End, policy: &Policy) -> Result<Option<u32>, Drop> {
+        let Some(quota) = &policy.quota else { return Ok(None) };
+        let source = (internal.address, internal.vrf);
+        match self.shared.flows.mappings().quotas().hold(quota, source, internal.protocol) {
+            Ok(hold) => Ok(Some(hold)),
+            Err(NoHold::OverQuota) => Err(Drop::Nat44Quota),
+            Err(NoHold::Full) => Err(Drop::Nat44TableFull),
+        }
+    }
+
     /// The first ports to try at a place, at most so many: not those of static mappings.
     fn candidates(&mut self, place: &Place, (internal, vrf): (End, u16), most: usize) -> Ports {
         let (nat, protocol, address) = (self.nat, internal.protocol, place.address);
@@ -78,7 +90,7 @@ impl Maker<'_> {
 
     fn release(&self, block: Option<u32>, protocol: u8) {
         if let Some(id) = block {
-            self.shared.flows.mappings().blocks().release(id, protocol, self.now.tick);
+            self.shared.flows.mappings().give_back(id, protocol, self.now.tick);
         }
     }
 
@@ -106,9 +118,10 @@ impl Maker<'_> {
                 }
             }
             self.release(place.block, protocol);
-            match place.block {
-                Some(_) => after = place.block,
-                None => break,
+            match policy.allocation {
+                // Another block has other ports.
+                Allocation::Blocks(..) => after = place.block,
+                _ => break,
             }
         }
         Err(exhausted(policy))

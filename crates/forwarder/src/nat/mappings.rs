@@ -17,8 +17,9 @@ use stoa_tables::flow_table::{
 };
 
 use super::blocks::Blocks;
+use super::quotas::{QUOTA, Quotas};
 
-/// The spare word of a mapping that has the number of its block, plus one.
+/// The spare word of a mapping that has the number of its block or of its quota, plus one.
 const BLOCK: usize = 0;
 
 /// In place of the number of flows, plus one: the mapping does not count yet, or not any more. So memory is touched
@@ -88,6 +89,7 @@ pub struct Mappings {
     counts: Box<[AtomicU32]>,
     capacity: u32,
     blocks: Blocks,
+    quotas: Quotas,
 }
 
 impl Mappings {
@@ -102,8 +104,8 @@ impl Mappings {
         let table = FlowTable::new(&capacities, secret)?;
         let counts = (0..hosts + capacity).map(|_| AtomicU32::new(OVER)).collect();
         let reader = table.reader();
-        let blocks = Blocks::default();
-        Ok(Self { table: Mutex::new(table), reader, counts, capacity, blocks })
+        let (blocks, quotas) = (Blocks::default(), Quotas::new(capacity));
+        Ok(Self { table: Mutex::new(table), reader, counts, capacity, blocks, quotas })
     }
 
     /// How many fit.
@@ -115,6 +117,19 @@ impl Mappings {
     #[inline(always)]
     pub fn blocks(&self) -> &Blocks {
         &self.blocks
+    }
+
+    /// What subscribers use of policies with quotas and without blocks.
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    /// Gives back a hold of a block of ports or of a quota.
+    pub fn give_back(&self, hold: u32, protocol: u8, now: u32) {
+        match hold & QUOTA {
+            0 => self.blocks.release(hold, protocol, now),
+            _ => self.quotas.release(hold, protocol),
+        }
     }
 
     /// The part of a worker; `None`: somebody has it already.
@@ -248,7 +263,7 @@ impl MappingOwner {
         if self.owner.remove(id).is_ok() {
             self.is_dirty = true;
             if let Some(block) = block {
-                all.blocks.release(block, protocol, now);
+                all.give_back(block, protocol, now);
             }
         }
     }

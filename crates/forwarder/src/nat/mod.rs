@@ -20,6 +20,7 @@ mod input;
 mod lanes;
 pub mod mappings;
 mod output;
+pub mod quotas;
 pub mod rewrite;
 pub mod statics;
 pub mod vrfs;
@@ -39,6 +40,7 @@ use stoa_engine::Vector;
 use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 use blocks::{BlockRange, Share};
+use quotas::Quota;
 use statics::{StaticEnd, Statics};
 
 /// Next nodes of packets besides those of the arc.
@@ -180,6 +182,8 @@ pub struct Policy {
     pub filtering: Filtering,
     /// Which external ports a source gets.
     pub allocation: Allocation,
+    /// What a source may have, where blocks do not say so.
+    pub quota: Option<Quota>,
     /// Whether senders of packets without a port get no ICMP.
     pub is_silent: bool,
     /// Counters.
@@ -326,6 +330,7 @@ mod tests {
             mapping: Mapping::default(),
             filtering: Filtering::default(),
             allocation: Allocation::default(),
+            quota: None,
             is_silent: false,
             counts: Arc::default(),
         }

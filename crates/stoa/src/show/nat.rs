@@ -102,13 +102,23 @@ fn policies(policies: &[NatPolicyState]) -> Table {
             count(state.no_address),
             count(state.table_full),
             count(state.over_quota),
-            of_blocks(state, |it| number(it.subscribers)),
+            subscribers(state),
             of_blocks(state, |it| {
                 format!("{} of {}", number(it.used_blocks + it.unused_blocks), number(it.blocks))
             }),
         ]);
     }
     table
+}
+
+/// Subscribers, which are counted with port sets or quotas only.
+fn subscribers(state: &NatPolicyState) -> Cell {
+    let has_quotas = state.policy.as_ref().is_some_and(|it| !it.quotas.is_empty());
+    let text = if has_quotas { number(state.subscribers) } else { "-".to_owned() };
+    match state.blocks > 0 {
+        true => of_blocks(state, |it| number(it.subscribers)),
+        false => Cell::new(text).set_alignment(CellAlignment::Right),
+    }
 }
 
 /// What only policies with port sets have.
@@ -213,11 +223,14 @@ fn summary(reply: &ListNatReply) -> String {
     )
 }
 
+fn quota(it: &NatPortQuota) -> Value {
+    json!({ "protocol": it.protocol, "ports": it.ports })
+}
+
 /// Port sets of a policy; null: it has none.
 fn port_sets(state: &NatPolicyState) -> Option<Value> {
     let policy = state.policy.as_ref()?;
     let blocks = policy.blocks.as_ref()?;
-    let quota = |it: &NatPortQuota| json!({ "protocol": it.protocol, "ports": it.ports });
     Some(json!({
         "size": blocks.size, "limit": blocks.limit, "timeout_s": blocks.timeout_s,
         "subscriber_length": blocks.subscriber_length, "deterministic": blocks.deterministic,
@@ -245,6 +258,8 @@ fn to_json(reply: &ListNatReply) -> Value {
                 "table_full": state.table_full, "over_quota": state.over_quota,
             },
             "port_sets": port_sets(state),
+            "quotas": policy.quotas.iter().map(quota).collect::<Vec<_>>(),
+            "subscribers": state.subscribers,
         }))
     };
     let mapping = |state: &NatStaticState| {

@@ -129,6 +129,15 @@ fn a_pool_with_port_sets_belongs_to_one_policy() {
 }
 
 #[test]
+fn quotas_need_no_port_sets() {
+    let quota = json!({ "port-quota": [{ "quota-type": 6, "port-limit": 100 }] });
+    let found = nat(&json!([instance(&[policy(1, quota)], &[])]));
+    let [policy] = &found.policies[..] else { panic!("{found:?}") };
+    assert_eq!(policy.quotas, [v1::NatPortQuota { protocol: 6, ports: 100 }]);
+    assert_eq!(policy.blocks, None);
+}
+
+#[test]
 fn a_commit_warns_about_a_quota_that_never_takes_effect() {
     let with = |kind: u32, ports: u32| {
         let quota = json!({ "port-quota": [{ "quota-type": kind, "port-limit": ports }] });

@@ -39,6 +39,8 @@ pub struct NatPolicy {
     pub filtering: Filtering,
     /// Blocks of ports for subscribers.
     pub blocks: Option<NatBlocks>,
+    /// Without blocks: ports of a source, at most: of TCP, UDP, ICMP, and in all.
+    pub quotas: [Option<u32>; 4],
     /// Whether packets without a port are dropped without ICMP.
     pub is_silent: bool,
 }
@@ -118,8 +120,9 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         return Err((cause, "Use smaller pools, or more policies."));
     }
     let ports = ports(&v1::PortRange { first, last })?;
-    let (blocks, quotas) = (policy.blocks.as_ref(), &policy.quotas);
-    let blocks = blocks::checked((blocks, quotas), (ports, addresses))?;
+    let quotas = blocks::checked_quotas(&policy.quotas)?;
+    let blocks = blocks::checked((policy.blocks.as_ref(), quotas), (ports, addresses))?;
+    let quotas = if blocks.is_none() { quotas } else { [None; 4] };
     let it = blocks.as_ref().filter(|it| it.is_deterministic);
     if it.is_some() && Deterministic::of_policy(policy).is_none() {
         let cause = "is deterministic, and has more subscribers than blocks of ports".to_owned();
@@ -136,6 +139,7 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         mapping,
         filtering,
         blocks,
+        quotas,
         is_silent: policy.silent,
     })
 }
@@ -149,7 +153,7 @@ impl NatPolicy {
     pub(in crate::control) fn is_same_translation(&self, other: &Self) -> bool {
         let of = |it: &Self| {
             let blocks = it.blocks.as_ref().map(NatBlocks::without_limits);
-            Self { blocks, is_silent: false, ..it.clone() }
+            Self { blocks, quotas: [None; 4], is_silent: false, ..it.clone() }
         };
         self == other || of(self) == of(other)
     }
@@ -179,7 +183,7 @@ impl NatPolicy {
             filtering: filtering.into(),
             static_only: self.mapping == Mapping::Static,
             blocks: self.blocks.as_ref().map(NatBlocks::message),
-            quotas: self.blocks.as_ref().map_or_else(Vec::new, NatBlocks::quota_messages),
+            quotas: blocks::messages(self.blocks.as_ref().map_or(self.quotas, |it| it.quotas)),
             silent: self.is_silent,
         }
     }

@@ -15,6 +15,7 @@ use crate::flow::selection::VRF_SLOT;
 use crate::flow::tracker::Uses;
 use crate::nat::Counts;
 use crate::nat::mappings::{End, Mapping};
+use crate::nat::quotas::Quota;
 
 /// Ids of flows or mappings that a page looks at: about a millisecond.
 const PAGE: u32 = 8_192;
@@ -200,7 +201,9 @@ impl ForwarderState {
         let policies = nat.policies.iter().map(|it| {
             let Counts { created, out_of_ports, table_full, no_address, over_quota, .. } =
                 &*it.counts;
-            let [blocks, used_blocks, unused_blocks, subscribers] = self.nat_block_use(it);
+            let [blocks, used_blocks, unused_blocks, of_blocks] = self.nat_block_use(it);
+            let of_quota = |it: Quota| flows.mappings().quotas().subscribers(it.policy);
+            let subscribers = it.quota().map_or(of_blocks, of_quota);
             v1::NatPolicyState {
                 policy: Some(it.policy.message()),
                 flows: of(&sum.flows, it.number),

@@ -20,6 +20,7 @@ use super::desired::{NatBackend, NatMapping, NatPolicy, NatRemote};
 use super::forwarder_state::ForwarderState;
 use crate::acl::flow_vrf;
 use crate::nat::backends::Backend;
+use crate::nat::quotas::Quota;
 use crate::nat::statics::{Remote, Static, Statics};
 use crate::nat::{Allocation, Counts, INPUT_NODE, Nat, Policy, Prefix4, VRF_NODE};
 use blocks::ActiveBlocks;
@@ -37,6 +38,8 @@ struct ActivePolicy {
     number: u32,
     counts: Arc<Counts>,
     allocation: Allocation,
+    /// Its number among the counters of quotas.
+    quota: u8,
 }
 
 impl ActivePolicy {
@@ -44,6 +47,12 @@ impl ActivePolicy {
     fn is_same(&self, other: &Self) -> bool {
         (self.interface, self.vrf, self.address) == (other.interface, other.vrf, other.address)
             && self.policy.is_same_translation(&other.policy)
+    }
+
+    /// What a source may have, where blocks do not say so.
+    fn quota(&self) -> Option<Quota> {
+        let ports = self.policy.quotas;
+        (ports != [None; 4]).then_some(Quota { policy: self.quota, ports })
     }
 
     fn pools(&self) -> Vec<Prefix4> {
@@ -253,6 +262,7 @@ impl ForwarderState {
             number: 0,
             counts: Arc::default(),
             allocation: Allocation::default(),
+            quota: 0,
         })
     }
 
@@ -269,10 +279,14 @@ impl ForwarderState {
         for policy in &mut policies {
             let former = nat.policies.iter().find(|it| it.is_same(policy)).cloned();
             match former {
-                Some(former) => (policy.number, policy.counts) = (former.number, former.counts),
+                Some(former) => {
+                    (policy.number, policy.counts) = (former.number, former.counts);
+                    policy.quota = former.quota;
+                }
                 None => policy.number = nat.next_number(),
             }
         }
+        number_quotas(&mut policies, &nat.policies);
         let key = |it: &ActiveMapping| (it.mapping.instance, it.mapping.index);
         let known: BTreeMap<(u32, u32), ActiveMapping> =
             nat.mappings.iter().map(|it| (key(it), it.clone())).collect();
@@ -300,6 +314,7 @@ impl ForwarderState {
             mapping: it.policy.mapping,
             filtering: it.policy.filtering,
             allocation: it.allocation.clone(),
+            quota: it.quota(),
             is_silent: it.policy.is_silent,
             counts: it.counts.clone(),
         };
@@ -331,6 +346,17 @@ impl ForwarderState {
         };
         self.shared.nat.publish(published, &mut self.graveyard);
         self.capabilities.nat.ranges = ranges;
+    }
+}
+
+/// Gives new policies with quotas a number that none has. The counters of one that has just gone may be in use.
+fn number_quotas(policies: &mut [ActivePolicy], former: &[ActivePolicy]) {
+    let mut taken: BTreeSet<u8> =
+        policies.iter().chain(former).map(|it| it.quota).filter(|it| *it > 0).collect();
+    for policy in policies.iter_mut().filter(|it| it.quota == 0 && it.quota().is_some()) {
+        // With as many as there may be, before and after a change, one is used twice.
+        policy.quota = (1..=u8::MAX).find(|it| !taken.contains(it)).unwrap_or(u8::MAX);
+        taken.insert(policy.quota);
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Uses {
     pub number: u32,
     /// The number of the dynamic mapping, if it has one.
     pub mapping: Option<u32>,
-    /// The number of the block of ports that it holds, if it has no mapping.
+    /// The number of the block of ports or of the quota that it holds, if it has no mapping.
     pub block: Option<u32>,
     /// Whether the first packet came from outside.
     pub is_inbound: bool,
@@ -98,7 +98,7 @@ impl Ended {
             }
             if let Some((id, protocol)) = self.block {
                 let now = flows.now(clock::tsc()).tick;
-                flows.mappings().blocks().release(id, protocol, now);
+                flows.mappings().give_back(id, protocol, now);
             }
         }
     }

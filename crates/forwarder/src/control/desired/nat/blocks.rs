@@ -44,16 +44,16 @@ impl NatBlocks {
             deterministic: self.is_deterministic,
         }
     }
+}
 
-    /// Its quotas as messages of the contract, by protocol.
-    pub(super) fn quota_messages(&self) -> Vec<v1::NatPortQuota> {
-        let all = PROTOCOLS.into_iter().zip(self.quotas);
-        let mut all: Vec<_> = all
-            .filter_map(|(protocol, ports)| Some(v1::NatPortQuota { protocol, ports: ports? }))
-            .collect();
-        all.sort_by_key(|it| it.protocol);
-        all
-    }
+/// Quotas as messages of the contract, by protocol.
+pub(super) fn messages(quotas: [Option<u32>; 4]) -> Vec<v1::NatPortQuota> {
+    let all = PROTOCOLS.into_iter().zip(quotas);
+    let mut all: Vec<_> = all
+        .filter_map(|(protocol, ports)| Some(v1::NatPortQuota { protocol, ports: ports? }))
+        .collect();
+    all.sort_by_key(|it| it.protocol);
+    all
 }
 
 fn within(value: u32, (least, most): (u32, u32), what: &str) -> Result<u32, Wrong> {
@@ -63,18 +63,26 @@ fn within(value: u32, (least, most): (u32, u32), what: &str) -> Result<u32, Wron
     Err((format!("has {value} as {what}"), "Use a number within the range."))
 }
 
+/// Checks quotas.
+pub(super) fn checked_quotas(quotas: &[v1::NatPortQuota]) -> Result<[Option<u32>; 4], Wrong> {
+    let mut of_protocol = [None; 4];
+    for it in quotas {
+        let at = PROTOCOLS.iter().position(|protocol| *protocol == it.protocol);
+        let Some(quota) = at.and_then(|at| of_protocol.get_mut(at)) else {
+            let cause = format!("has a quota of protocol {}", it.protocol);
+            return Err((cause, "Use protocol 1, 6, 17, or 0 for all."));
+        };
+        *quota = Some(within(it.ports, (1, u16::MAX.into()), "ports of a quota")?);
+    }
+    Ok(of_protocol)
+}
+
 /// Checks blocks and quotas of a policy with these ports and so many external addresses.
 pub(super) fn checked(
-    (blocks, quotas): (Option<&v1::NatPortBlocks>, &[v1::NatPortQuota]),
+    (blocks, quotas): (Option<&v1::NatPortBlocks>, [Option<u32>; 4]),
     ((first, last), addresses): ((u16, u16), u64),
 ) -> Result<Option<NatBlocks>, Wrong> {
-    let Some(blocks) = blocks else {
-        let fix = "Remove the quotas, or add blocks.";
-        return match quotas.is_empty() {
-            true => Ok(None),
-            false => Err(("has quotas without blocks of ports".to_owned(), fix)),
-        };
-    };
+    let Some(blocks) = blocks else { return Ok(None) };
     let or = |value: u32, default| if value == 0 { default } else { value };
     let ports = u32::from(last - first) + 1;
     let size = within(blocks.size, (BLOCK_SIZE_LEAST, ports.min(u16::MAX.into())), "block size")?;
@@ -88,16 +96,7 @@ pub(super) fn checked(
         let cause = format!("has more than {BLOCKS} blocks of ports");
         return Err((cause, "Use larger blocks, or fewer external addresses."));
     }
-    let mut of_protocol = [None; 4];
-    for it in quotas {
-        let at = PROTOCOLS.iter().position(|protocol| *protocol == it.protocol);
-        let Some(quota) = at.and_then(|at| of_protocol.get_mut(at)) else {
-            let cause = format!("has a quota of protocol {}", it.protocol);
-            return Err((cause, "Use protocol 1, 6, 17, or 0 for all."));
-        };
-        *quota = Some(within(it.ports, (1, u16::MAX.into()), "ports of a quota")?);
-    }
-    if blocks.deterministic && !quotas.is_empty() {
+    if blocks.deterministic && quotas != [None; 4] {
         let cause = "is deterministic, and has quotas".to_owned();
         return Err((cause, "Remove the quotas: the block is what a subscriber may have."));
     }
@@ -107,7 +106,7 @@ pub(super) fn checked(
         timeout_s,
         length: length as u8,
         is_deterministic: blocks.deterministic,
-        quotas: of_protocol,
+        quotas,
     }))
 }
 

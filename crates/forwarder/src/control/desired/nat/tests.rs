@@ -100,8 +100,11 @@ fn blocks_are_checked() {
     };
     assert!(with(|of, it| (of.pools, it.size) = (vec![net([192, 0, 0, 0], 16)], 3000)).is_empty());
     assert!(with(fine)[0].contains("blocks of ports"));
-    let without = v1::NatPolicy { quotas: quota(6, 9), ..policy() };
-    assert_eq!(of(v1::Nat { policies: vec![without], mappings: Vec::new() }).len(), 1);
+    let without = |quotas| {
+        let policies = vec![v1::NatPolicy { quotas, ..policy() }];
+        of(v1::Nat { policies, mappings: Vec::new() }).len()
+    };
+    assert_eq!([quota(6, 9), quota(6, 0), quota(47, 9)].map(without), [0, 1, 1]);
 }
 
 #[test]

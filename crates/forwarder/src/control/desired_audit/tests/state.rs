@@ -248,8 +248,13 @@ fn ipfix() -> v1::Ipfix {
 /// Two policies, one of them with the defaults, and a static mapping of each kind.
 fn nat() -> v1::Nat {
     let net = |address: [u8; 4], length| v1::Prefix { address: address.into(), length };
-    let policy =
-        |policy| v1::NatPolicy { instance: 1, policy, interface: "b".into(), ..Default::default() };
+    let policy = |policy| v1::NatPolicy {
+        instance: 1,
+        policy,
+        interface: "b".into(),
+        quotas: vec![v1::NatPortQuota { protocol: 6, ports: 100 }],
+        ..Default::default()
+    };
     let first = v1::NatPolicy {
         subscribers: vec![net([10, 0, 0, 0], 8)],
         exempt: vec![net([10, 9, 0, 0], 16)],
