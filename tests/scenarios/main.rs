@@ -37,6 +37,7 @@ mod memif_testpmd;
 mod mixed_interfaces;
 mod mtu;
 mod nat44;
+mod nat44_services;
 mod ndisc6;
 mod netfilter;
 mod nmap;

@@ -12,7 +12,7 @@ use stoa_scenarios::{Scenario, side};
 
 pub const PORT: u16 = 8000;
 /// External addresses: hosts outside have a route to them.
-const EXTERNAL: &str = "203.0.113.0/24";
+pub const EXTERNAL: &str = "203.0.113.0/24";
 pub const POOL: &str = "203.0.113.16/28";
 /// Stands for the server inside, at port 8080.
 const FORWARDED: &str = "203.0.113.5";
@@ -27,7 +27,7 @@ pub struct Lab {
 }
 
 /// A web server whose answer is who has asked.
-fn serve(host: &Host) -> Result<Background> {
+pub fn serve(host: &Host) -> Result<Background> {
     let program = "\
         import http.server, sys\n\
         class Answer(http.server.BaseHTTPRequestHandler):\n\
@@ -93,7 +93,7 @@ impl Lab {
 }
 
 /// The policy with the external interface host-b, and mappings.
-fn nat(policy: &Value, mappings: &[Value]) -> Value {
+pub fn nat(policy: &Value, mappings: &[Value]) -> Value {
     let mut whole = json!({ "id": 1, "external-realm": { "external-interface": "host-b" } });
     for (leaf, value) in policy.as_object().into_iter().flatten() {
         whole[leaf] = value.clone();

@@ -14,7 +14,7 @@ use super::{Nat, VRF_NODE};
 use crate::acl::flow_vrf;
 use crate::arcs::{self, IP4_INPUT};
 use crate::ip::lookup::Address;
-use crate::ip::policy::follow_route;
+use crate::ip::policy::follow_route4;
 use crate::shared::Shared;
 
 /// Next nodes of packets besides those of the arc: the first edges of `ip4-input`.
@@ -68,7 +68,7 @@ impl BetweenVrfs {
             if let Some(table) = table {
                 table.lookup_batch(&[destination], &mut value);
             }
-            vector.next[lane] = follow_route::<u32>(&self.shared, vector, lane, value[0]);
+            vector.next[lane] = follow_route4(&self.shared, vector, lane, value[0]);
         }
     }
 }

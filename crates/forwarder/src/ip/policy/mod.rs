@@ -8,7 +8,7 @@ mod header;
 mod node;
 mod walk;
 
-pub(crate) use node::follow_route;
+pub(crate) use node::follow_route4;
 pub use node::{EDGES4, EDGES6, make4, make6};
 
 use std::sync::Arc;

@@ -166,13 +166,13 @@ fn is_ours(shared: &Shared, value: u32) -> bool {
     }
 }
 
+/// The edge of an IPv4 route, one of [`EDGES4`].
+pub(crate) fn follow_route4(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
+    follow_route::<u32>(shared, vector, lane, value)
+}
+
 /// The edge of a route.
-pub(crate) fn follow_route<K: Family>(
-    shared: &Shared,
-    vector: &mut Vector,
-    lane: usize,
-    value: u32,
-) -> u16 {
+fn follow_route<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
     let flags = shared.interface(vector.rx_if[lane]).flags();
     if K::IS_IP4 {
         let next = ip4_input::route(shared, vector, lane, value);

@@ -165,8 +165,8 @@ fn backends_and_other_sources_are_checked() {
     assert_eq!(with(|it| it.internal_vrf = Some("red".into())).len(), 1);
     // As many as there may be.
     let most = |it: &mut v1::NatMapping| {
-        let backend = |at| v1::NatBackend { first_port: 80 + at, ..it.backends[0].clone() };
-        it.backends = (0..32).map(backend).collect();
+        let backend = |at: u32| v1::NatBackend { first_port: 80 + at, ..it.backends[0].clone() };
+        it.backends = (0..32_u32).map(backend).collect();
     };
     assert_eq!(with(most), [""; 0]);
 }
