@@ -1,4 +1,5 @@
-//! What services need: several hosts behind a port, VRFs with the same addresses behind one uplink, and segments that fit.
+//! What services need: several hosts behind a port, VRFs with the same addresses behind one uplink, and segments that
+//! fit.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

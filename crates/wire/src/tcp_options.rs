@@ -233,7 +233,7 @@ fn lower(header: &mut [u8], at: usize, most: u16) -> bool {
         return false;
     }
     *size = most.to_be_bytes();
-    let in_words = |number: u16| if at % 2 == 0 { number } else { number.swap_bytes() };
+    let in_words = |number: u16| if at.is_multiple_of(2) { number } else { number.swap_bytes() };
     let checksum = u16::from_be_bytes([header[16], header[17]]);
     let checksum = checksum::update16(checksum, in_words(old), in_words(most));
     header[16..18].copy_from_slice(&checksum.to_be_bytes());

@@ -15,7 +15,7 @@ use super::errors::{Found, translate_error};
 use super::first::First;
 use super::lanes::{goes_on, header, seen, translate};
 use super::rewrite::Header;
-use super::vrfs::remember;
+use super::vrfs::{remember, remember_first};
 use super::{EDGES, INPUT_NODE, Nat, NatWorker, refuse};
 use crate::acl;
 use crate::acl::flow_vrf;
@@ -250,11 +250,7 @@ impl Slow<'_> {
             Some(Ok(ends)) => {
                 vector.flags[lane] |= flags::TRACKED;
                 translate(vector, lane, &header, ends);
-                if !nat.vrfs.is_empty()
-                    && let Some(found) = self.side.find(&key)
-                {
-                    remember(self.side.reader(), (vector, lane), (found, vrf));
-                }
+                remember_first((nat, &*self.side), (vector, lane), &key);
                 Fate::Pass
             }
             Some(Err(reason)) => Fate::Drop(reason),

@@ -8,11 +8,12 @@ use stoa_engine::arc::ArcHook;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags::TRANSLATED;
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_tables::flow_table::{FlowReader, Match};
+use stoa_tables::flow_table::{FlowKey, FlowReader, Match};
 
 use super::{Nat, VRF_NODE};
 use crate::acl::flow_vrf;
 use crate::arcs::{self, IP4_INPUT};
+use crate::flow::tracker::Side;
 use crate::ip::lookup::Address;
 use crate::ip::policy::follow_route4;
 use crate::shared::Shared;
@@ -93,6 +94,20 @@ pub(super) fn remember(
         && let Some(fields) = vector.known_fields_mut()
     {
         fields.flow[lane] = found.word();
+    }
+}
+
+/// The same for the first packet of a flow with this key.
+#[inline(never)]
+pub(super) fn remember_first(
+    (nat, side): (&Nat, &Side),
+    lane: (&mut Vector, usize),
+    key: &FlowKey,
+) {
+    if !nat.vrfs.is_empty()
+        && let Some(found) = side.find(key)
+    {
+        remember(side.reader(), lane, (found, key.vrf));
     }
 }
 

@@ -337,13 +337,10 @@ fn nat(mut setup: Setup) -> Setup {
         ports,
         ..NatMapping::default()
     };
+    let mut shared = mapping(3, (net(host4(10), 32), net(our4(3), 32)), Some((9, 9, 1)));
     let backend = |n, first_port| NatBackend { address: host4(n).to_bits(), first_port, weight: n };
-    let seen = NatRemote { addresses: net(our4(1), 32), ports: (1024, 2047) };
-    let shared = NatMapping {
-        backends: vec![backend(1, 7), backend(2, 1500)],
-        remote: Some(seen),
-        ..mapping(3, (net(host4(10), 32), net(our4(3), 32)), Some((9, 9, 1)))
-    };
+    shared.backends = vec![backend(1, 7), backend(2, 1500)];
+    shared.remote = Some(NatRemote { addresses: net(our4(1), 32), ports: (1024, 2047) });
     let mappings = vec![
         shared,
         mapping(1, (net(host4(10), 32), net([10, 9, 5, 5].into(), 32)), None),
