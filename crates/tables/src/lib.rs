@@ -25,6 +25,7 @@ mod load_kernel;
 pub mod lpm;
 pub mod next_hop;
 mod pages;
+pub mod port_block;
 pub mod shared_bucket;
 mod sync;
 pub mod timing_wheel;

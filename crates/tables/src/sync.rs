@@ -5,9 +5,9 @@
 
 use core::ops::Deref;
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64};
+pub(crate) use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64};
+pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
 
 #[cfg(not(loom))]
 use zerocopy::FromZeros;
