@@ -1,21 +1,23 @@
 //! External ends for internal ones: ports of a shared address, of a block of the subscriber, or of the block that
 //! follows from its address.
 
-use stoa_tables::flow_table::{Ends, FlowError, FlowKey};
+use stoa_tables::flow_table::{Ends, FlowError, FlowKey, NewFlow};
 
-use super::block_events::EventKind;
 use super::blocks::{NoBlock, Search};
 use super::choice::{self, Ports};
-use super::create::Maker;
+use super::create::{Maker, ends_of};
 use super::first::First;
 use super::mappings::End;
 use super::quotas::NoHold;
+use super::rewrite::has_free_ports;
 use super::{Allocation, Nat, Policy};
 use crate::drops::Drop;
 use crate::flow::tracker::Uses;
 
 /// Ports that are tried before all others are drawn: mostly one of them is free.
 const FEW: usize = 8;
+/// Ports that are tried for a packet at all places together.
+const TRIES: usize = 2_048;
 
 /// An external address with a range of ports.
 struct Place {
@@ -23,6 +25,15 @@ struct Place {
     range: (u16, u16),
     /// The block that has these ports, or the quota of the source: what is held.
     block: Option<u32>,
+    /// Whether the ports are those of a block.
+    is_block: bool,
+}
+
+impl Place {
+    /// The block after which the next one is looked for; `None`: there is none, or `left` is 0.
+    fn before_next(&self, left: usize) -> Option<u32> {
+        self.block.filter(|_| self.is_block && left > 0)
+    }
 }
 
 impl Maker<'_> {
@@ -43,30 +54,28 @@ impl Maker<'_> {
                 return Err(Drop::Nat44NoAddress);
             }
             Allocation::Blocks(range, share) => {
-                let blocks = self.shared.flows.mappings().blocks();
-                let subscriber = range.subscriber(internal.address, internal.vrf);
-                let now = (self.now.tick, self.now.ms);
-                let (share, protocol) = (*share, internal.protocol);
-                let search = Search { blocks, range, share, subscriber, protocol, now };
-                let events = self.worker.block_events();
-                let id = match search.hold(after, events) {
-                    Ok(id) => id,
-                    Err(why) => {
-                        let (kind, reason) = match why {
-                            NoBlock::OverQuota => (EventKind::OverQuota, Drop::Nat44Quota),
-                            NoBlock::Full => (EventKind::NoBlock, Drop::Nat44NoPort),
-                        };
-                        if policy.counts.reports(self.now.tick) {
-                            events.push(search.refusal(kind));
-                        }
-                        return Err(reason);
-                    }
+                let search = Search {
+                    blocks: self.shared.flows.mappings().blocks(),
+                    range,
+                    former: &self.nat.former,
+                    share: *share,
+                    subscriber: range.subscriber(internal.address, internal.vrf),
+                    protocol: internal.protocol,
+                    worker: self.worker.number,
+                    now: (self.now.tick, self.now.ms),
                 };
+                let is_reported = || policy.counts.reports(self.now.tick);
+                let id = self.worker.hold_block(&search, after, is_reported);
+                let id = id.map_err(|why| match why {
+                    NoBlock::OverQuota => Drop::Nat44Quota,
+                    NoBlock::Full => Drop::Nat44NoPort,
+                })?;
                 let (address, first, last) = range.place(id).ok_or(Drop::Nat44NoAddress)?;
                 (address, (first, last), Some(id))
             }
         };
-        Ok(Place { address, range, block })
+        let is_block = matches!(policy.allocation, Allocation::Blocks(..));
+        Ok(Place { address, range, block, is_block })
     }
 
     /// Counts a mapping or flow of a source whose policy has a quota: what is held.
@@ -80,12 +89,41 @@ impl Maker<'_> {
         }
     }
 
-    /// The first ports to try at a place, at most so many: not those of static mappings.
-    fn candidates(&mut self, place: &Place, (internal, vrf): (End, u16), most: usize) -> Ports {
-        let (nat, protocol, address) = (self.nat, internal.protocol, place.address);
-        let is_free = |port: &u16| !is_static(nat, vrf, (protocol, address, *port));
-        let ports = self.ports(place.range, (protocol, internal.port));
-        ports.take(most).filter(is_free).collect()
+    /// The next ports to try at a place; `None`: all were tried. `left`: how many more of them the packet may try.
+    fn candidates(
+        &mut self,
+        place: &Place,
+        (internal, vrf): (End, u16),
+        (turn, left): (usize, &mut usize),
+    ) -> Option<Ports> {
+        let (nat, address) = (self.nat, place.address);
+        let (protocol, port) = (internal.protocol, internal.port);
+        let shared = self.shared;
+        let blocks = shared.flows.mappings().blocks();
+        let source = (internal.address, internal.vrf);
+        let is_free = |port: &u16| {
+            !is_static(nat, vrf, (protocol, address, *port))
+                && !blocks.is_kept(&nat.former, (vrf, address, *port), source)
+        };
+        let count = usize::from(place.range.1 - place.range.0) + 1;
+        let most = match turn {
+            _ if *left == 0 => return None,
+            0 => FEW,
+            // Random ones and those behind them, each at most as often as there are ports.
+            1 => Ports::MOST.min(2 * count + 1).min(*left),
+            _ => Ports::MOST.min(count).min(*left),
+        };
+        *left = left.saturating_sub(most);
+        if turn < 2 {
+            let ports = choice::ports(place.range, (protocol, port), || self.worker.random());
+            return Some(ports.take(most).filter(is_free).collect());
+        }
+        // A block whose last free ports are hard to meet by chance is tried as a whole.
+        let is_whole = place.is_block && has_free_ports(protocol);
+        let from = (turn - 2) * Ports::MOST;
+        let ports = is_whole.then(|| choice::whole(place.range, from).take(most))?;
+        let ports: Ports = ports.filter(is_free).collect();
+        (from < count).then_some(ports)
     }
 
     fn release(&self, block: Option<u32>, protocol: u8) {
@@ -102,13 +140,14 @@ impl Maker<'_> {
         vrf: u16,
     ) -> Result<(End, u32), Drop> {
         let protocol = internal.protocol;
-        let mut after = None;
+        let (mut after, mut left) = (None, TRIES);
         // A place for each block that a subscriber may have.
         for _ in 0..=stoa_api::nat::BLOCKS_OF_SUBSCRIBER_MOST {
             let place = self.place(internal, policy, after)?;
-            for most in [FEW, Ports::MOST] {
-                let ports = self.candidates(&place, (internal, vrf), most);
-                match self.map_to(&place, ports, (internal, vrf), policy.number) {
+            for turn in 0.. {
+                let of = (internal, vrf);
+                let Some(ports) = self.candidates(&place, of, (turn, &mut left)) else { break };
+                match self.map_to(&place, ports, of, policy.number) {
                     Ok(Some(made)) => return Ok(made),
                     Ok(None) => {}
                     Err(reason) => {
@@ -118,10 +157,9 @@ impl Maker<'_> {
                 }
             }
             self.release(place.block, protocol);
-            match policy.allocation {
-                // Another block has other ports.
-                Allocation::Blocks(..) => after = place.block,
-                _ => break,
+            after = place.before_next(left);
+            if after.is_none() {
+                break;
             }
         }
         Err(exhausted(policy))
@@ -161,28 +199,72 @@ impl Maker<'_> {
             // No block is allocated in vain.
             return Err(Drop::TcpNoConnection);
         }
-        let internal = first.internal();
-        let place = self.place(internal, policy, None)?;
-        let (address, block) = (place.address, place.block);
         // Who has a mapping has no block of its own: policies of both kinds do not meet in a flow.
         debug_assert!(uses.mapping.is_none());
-        let uses = Uses { block, ..uses };
-        // A flow that is replaced is taken away once: then all ports are tried at once.
-        let first_try = if first.untranslated.is_none() { FEW } else { Ports::MOST };
-        let ports = self.candidates(&place, (internal, vrf), first_try);
-        let key = |ports: &Ports, at| ports.get(at).map(|port| reply(address, port));
-        let mut made = self.make(first, uses, |at| key(&ports, at));
-        if made == Err(Drop::Nat44NoPort) && first_try == FEW {
-            let ports = self.candidates(&place, (internal, vrf), Ports::MOST);
-            made = self.make(first, uses, |at| key(&ports, at));
+        let (internal, mut after, mut left) = (first.internal(), None, TRIES);
+        // Before the flow is replaced: a packet without a place leaves it as it is.
+        let mut place = self.place(internal, policy, after)?;
+        let own = reply(place.address, internal.port);
+        let is_within = (place.range.0..=place.range.1).contains(&internal.port);
+        if own == first.key.reversed() && (is_within || !has_free_ports(internal.protocol)) {
+            // Its external end is its own.
+            self.release(place.block, internal.protocol);
+            return Ok(ends_of(&own));
         }
-        if made.is_err() {
-            self.release(block, internal.protocol);
+        let taken = match self.taken(first) {
+            Ok(taken) => taken,
+            Err(reason) => {
+                self.release(place.block, internal.protocol);
+                return Err(reason);
+            }
+        };
+        // A place for each block that a subscriber may have.
+        for _ in 0..=stoa_api::nat::BLOCKS_OF_SUBSCRIBER_MOST {
+            let uses = Uses { block: place.block, ..uses };
+            let made = self.make_at(first, (&taken, uses), (&place, vrf), &mut left, &reply);
+            if made.is_ok() {
+                return made;
+            }
+            self.release(place.block, internal.protocol);
+            after = place.before_next(left);
+            let next = match (made, after) {
+                (Err(Drop::Nat44NoPort), Some(_)) => self.place(internal, policy, after),
+                (Err(Drop::Nat44NoPort), None) => Err(exhausted(policy)),
+                (Err(reason), _) => Err(reason),
+                (Ok(_), _) => return made,
+            };
+            place = match next {
+                Ok(place) => place,
+                Err(reason) => {
+                    self.give_up(taken.as_ref());
+                    return Err(reason);
+                }
+            };
         }
-        match made {
-            Err(Drop::Nat44NoPort) => Err(exhausted(policy)),
-            made => made,
+        self.release(place.block, internal.protocol);
+        self.give_up(taken.as_ref());
+        Err(exhausted(policy))
+    }
+
+    /// Makes a flow without a mapping at a place.
+    fn make_at(
+        &mut self,
+        first: &First<'_>,
+        (taken, uses): (&Option<NewFlow>, Uses),
+        (place, vrf): (&Place, u16),
+        left: &mut usize,
+        reply: impl Fn(u32, u16) -> FlowKey,
+    ) -> Result<Ends, Drop> {
+        let internal = first.internal();
+        for turn in 0.. {
+            let Some(ports) = self.candidates(place, (internal, vrf), (turn, left)) else { break };
+            let key = |at| ports.get(at).map(|port| reply(place.address, port));
+            match self.try_keys(first, (taken, uses), key) {
+                Err(Drop::Nat44NoPort) => {}
+                made => return made,
+            }
         }
+        Err(Drop::Nat44NoPort)
     }
 }
 

@@ -37,6 +37,11 @@ pub(super) fn ports(
     same.then_some(port).into_iter().chain(others)
 }
 
+/// All ports of a range from one on, in order.
+pub(super) fn whole((first, last): (u16, u16), from: usize) -> impl Iterator<Item = u16> {
+    (first..=last).skip(from)
+}
+
 /// The hash of a source by which it gets its external address.
 pub(super) fn hash(source: u32, vrf: u16) -> u32 {
     mix(mix(source).wrapping_add(vrf.into()))

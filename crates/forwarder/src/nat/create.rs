@@ -1,7 +1,7 @@
 //! First packets: which ends they get, and the flow that remembers it. Nothing here is in the way of further packets.
 
 use stoa_tables::flow_hash::Flow;
-use stoa_tables::flow_table::{Ends, FlowKey, Tuple};
+use stoa_tables::flow_table::{Ends, FlowKey, NewFlow, Tuple};
 use stoa_wire::protocol::ICMP4;
 
 use super::choice::{self, Ports};
@@ -42,7 +42,7 @@ struct Internal {
 }
 
 /// The ends of a packet whose replies have this key.
-fn ends_of(reply: &FlowKey) -> Ends {
+pub(super) fn ends_of(reply: &FlowKey) -> Ends {
     match reply.tuple {
         Tuple::Ip4(it) => Ends {
             source: it.destination,
@@ -354,34 +354,53 @@ impl Maker<'_> {
             // Its external end is its own.
             return Ok(ends_of(&reply));
         }
-        let taken = match first.untranslated {
-            Some(id) => Some(self.side.take(id).ok_or(Drop::FlowContended)?),
-            None => None,
-        };
+        let taken = self.taken(first)?;
+        let made = self.try_keys(first, (&taken, uses), reply_key);
+        if made.is_err() {
+            self.give_up(taken.as_ref());
+        }
+        made
+    }
+
+    /// Takes away the flow that a packet has by rules: one that is translated replaces it.
+    pub(super) fn taken(&mut self, first: &First<'_>) -> Result<Option<NewFlow>, Drop> {
+        let former = first.untranslated.map(|id| self.side.take(id).ok_or(Drop::FlowContended));
+        former.transpose()
+    }
+
+    /// Nothing replaces a flow that was taken away.
+    pub(super) fn give_up(&self, taken: Option<&NewFlow>) {
+        if let Some(former) = taken {
+            self.side.give_up(former);
+        }
+    }
+
+    /// As [`Self::make`], in place of a flow that was taken away.
+    pub(super) fn try_keys(
+        &mut self,
+        first: &First<'_>,
+        (taken, uses): (&Option<NewFlow>, Uses),
+        reply_key: impl Fn(usize) -> Option<FlowKey>,
+    ) -> Result<Ends, Drop> {
         self.side.make_translated_room();
         let (epoch, has_rules) = self.policy.map_or((0, true), |it| (it.epoch, !it.is_bare));
-        let mut refused = Drop::Nat44NoPort;
         for at in 0..Ports::MOST {
             let Some(reply_key) = reply_key(at) else { break };
             let it = Translation { reply_key, uses, epoch, has_rules };
-            let opened = match &taken {
+            let opened = match taken {
                 Some(former) => {
                     self.side.replace_by_translated(former, &first.packet, &it, self.now)
                 }
                 None => self.side.create_translated(first.key, &first.packet, &it, self.now),
             };
-            match opened {
-                Opened::New => return Ok(ends_of(&reply_key)),
+            return match opened {
+                Opened::New => Ok(ends_of(&reply_key)),
                 Opened::PortTaken => continue,
-                Opened::Existing(_) => refused = Drop::FlowContended,
-                Opened::Untracked => refused = Drop::TcpNoConnection,
-                Opened::Drop(reason) => refused = reason,
-            }
-            break;
+                Opened::Existing(_) => Err(Drop::FlowContended),
+                Opened::Untracked => Err(Drop::TcpNoConnection),
+                Opened::Drop(reason) => Err(reason),
+            };
         }
-        if let Some(former) = &taken {
-            self.side.give_up(former);
-        }
-        Err(refused)
+        Err(Drop::Nat44NoPort)
     }
 }

@@ -236,6 +236,8 @@ pub struct Nat {
     pub policies: Vec<Policy>,
     /// Static mappings.
     pub statics: Statics,
+    /// Blocks of former policies, whose ports still belong to subscribers.
+    pub former: Vec<Arc<BlockRange>>,
     /// External addresses of policies and static mappings, as first and last one, with their VRF, in order.
     pub external: Vec<(u16, u32, u32)>,
     /// Numbers of policies and static mappings, in order: flows of others end.

@@ -6,7 +6,8 @@ use stoa_engine::clock;
 use stoa_engine::counters::Counter;
 
 use super::Nat;
-use super::block_events::Event;
+use super::block_events::{Event, EventKind};
+use super::blocks::{NoBlock, Refused, Search};
 use super::mappings::{MappingOwner, Mappings};
 use crate::flow::flows::{Flows, Now, random};
 use crate::flow::tracker::Side;
@@ -34,14 +35,44 @@ pub struct NatWorker {
     /// `None`: another one has it.
     mappings: Option<MappingOwner>,
     block_events: Reporter<Event>,
+    /// Subscribers that it has refused.
+    refused: Refused,
+    /// Its number.
+    pub(super) number: u8,
     /// Whether the sender of a packet that is refused now gets no ICMP.
     pub(super) is_silent: bool,
     random: u64,
-    /// The last epoch whose ended numbers have no flows here any more, and where the search goes on.
+    sweep: Sweep,
+}
+
+/// The search for flows whose numbers have gone, in parts.
+#[derive(Debug, Default)]
+struct Sweep {
+    /// The last epoch whose ended numbers have no flows here any more.
+    done: u32,
+    /// The epoch for which it goes on, and where.
     epoch: u32,
-    /// The epoch for which it goes on.
-    sweep: u32,
     next: u32,
+}
+
+impl Sweep {
+    /// Does a part of it for an epoch: `end` looks at the flows from a number on, and returns where it goes on. Whether
+    /// to go on soon.
+    fn go_on(&mut self, epoch: u32, end: impl FnOnce(u32) -> Option<u32>) -> bool {
+        if self.done == epoch {
+            return false;
+        }
+        if self.epoch != epoch {
+            // Numbers have gone since it began.
+            (self.epoch, self.next) = (epoch, 0);
+        }
+        let next = end(self.next);
+        self.next = next.unwrap_or(0);
+        if next.is_none() {
+            self.done = epoch;
+        }
+        next.is_some()
+    }
 }
 
 impl NatWorker {
@@ -52,7 +83,15 @@ impl NatWorker {
         let random = seed.wrapping_add(worker as u64) | 1;
         let mappings = flows.mappings().owner(worker, now);
         let block_events = flows.mappings().blocks().events.writer();
-        Self { mappings, block_events, is_silent: false, random, epoch: 0, sweep: 0, next: 0 }
+        Self {
+            mappings,
+            block_events,
+            refused: Refused::default(),
+            number: u8::try_from(worker).unwrap_or(u8::MAX),
+            is_silent: false,
+            random,
+            sweep: Sweep::default(),
+        }
     }
 
     /// A number that others cannot foresee from a few ports (RFC 6056): xorshift64*.
@@ -70,9 +109,28 @@ impl NatWorker {
         self.mappings.as_mut()
     }
 
-    /// Where this worker reports what happens to blocks of ports.
-    pub(super) fn block_events(&mut self) -> &mut Reporter<Event> {
-        &mut self.block_events
+    /// Holds a block for a subscriber. `after`: one that was tried in vain. `is_reported`: whether a refusal is.
+    pub(super) fn hold_block(
+        &mut self,
+        search: &Search<'_>,
+        after: Option<u32>,
+        is_reported: impl FnOnce() -> bool,
+    ) -> Result<u32, NoBlock> {
+        let Self { refused, block_events: events, .. } = self;
+        let found = match after {
+            None => refused.or_search(search, || search.hold(None, events)),
+            Some(_) => search.hold(after, events),
+        };
+        if let Err(why) = found
+            && is_reported()
+        {
+            let kind = match why {
+                NoBlock::OverQuota => EventKind::OverQuota,
+                NoBlock::Full => EventKind::NoBlock,
+            };
+            self.block_events.push(search.refusal(kind));
+        }
+        found
     }
 
     /// Ends mappings without flows, and flows whose policy or static mapping has gone. Whether to go on soon.
@@ -81,22 +139,30 @@ impl NatWorker {
         if let Some(owner) = &mut self.mappings {
             owner.maintain(all, now.tick, flows.quiescence());
         }
-        if self.epoch == nat.epoch {
-            return false;
-        }
-        if self.sweep != nat.epoch {
-            // Numbers have gone since it began.
-            (self.sweep, self.next) = (nat.epoch, 0);
-        }
-        match side.end_translated((self.next, SWEPT), |uses| !nat.has_number(uses.number)) {
-            Some(next) => {
-                self.next = next;
-                true
-            }
-            None => {
-                (self.epoch, self.next) = (self.sweep, 0);
-                false
-            }
-        }
+        self.sweep.go_on(nat.epoch, |first| {
+            side.end_translated((first, SWEPT), |uses| !nat.has_number(uses.number))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_during_a_sweep_begins_it_anew() {
+        let (mut sweep, mut seen) = (Sweep::default(), Vec::new());
+        let mut part = |epoch| {
+            sweep.go_on(epoch, |first| {
+                seen.push((epoch, first));
+                (first < 20).then_some(first + 10)
+            })
+        };
+        assert!(!part(0), "nothing has changed");
+        assert!(part(1) && part(1));
+        // What has gone by now may be before the place that it has come to.
+        assert!(part(2) && part(2));
+        assert!(!part(2) && !part(2));
+        assert_eq!(seen, [(1, 0), (1, 10), (2, 0), (2, 10), (2, 20)]);
     }
 }

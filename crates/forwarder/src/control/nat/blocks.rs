@@ -2,20 +2,19 @@
 //! that they do not use.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use stoa_api::nat::Deterministic;
 use stoa_api::v1;
 
-use super::ActivePolicy;
 use super::listing::{is_in, octets};
+use super::{ActivePolicy, NatState};
 use crate::control::apply::ApplyError;
 use crate::control::desired::NatBlocks;
 use crate::control::forwarder_state::ForwarderState;
 use crate::flow::flows::Now;
 use crate::nat::Allocation;
 use crate::nat::block_events::{Event, EventKind};
-use crate::nat::blocks::{BlockRange, BlockUse, Blocks, Listed, ROOM, Share};
+use crate::nat::blocks::{BlockRange, BlockUse, Blocks, Free, Listed, ROOM, Share};
 
 /// Blocks that one tick looks at: some tenths of a millisecond.
 const LOOKED_AT: u32 = 16_384;
@@ -30,6 +29,8 @@ pub(super) struct ActiveBlocks {
     /// Whether a policy has them, and how often all were looked at since none has.
     is_in_force: bool,
     looks: u32,
+    /// Whether what workers have no longer names it.
+    is_unpublished: bool,
     /// The address that is looked at next, and what those before it have.
     at: u32,
     sum: BlockUse,
@@ -41,7 +42,13 @@ impl ActiveBlocks {
     /// Of a range that is in force from now on.
     fn new(range: Arc<BlockRange>, timeout_s: u32) -> Self {
         let (sum, last) = Default::default();
-        Self { range, timeout_s, is_in_force: true, looks: 0, at: 0, sum, last }
+        let (is_in_force, is_unpublished) = (true, false);
+        Self { range, timeout_s, is_in_force, looks: 0, is_unpublished, at: 0, sum, last }
+    }
+
+    /// Whether no policy has it, and no subscriber a block of it.
+    fn is_over(&self) -> bool {
+        !self.is_in_force && self.looks >= 2 && self.last == BlockUse::default()
     }
 
     /// Takes away unused blocks at the next addresses, until so many blocks are left of a tick. At the end of the range
@@ -69,9 +76,8 @@ impl ActiveBlocks {
 }
 
 /// The first number from which on so many blocks are free.
-fn free_numbers(blocks: &[ActiveBlocks], count: u32) -> Option<u32> {
-    let mut taken: Vec<(u32, u32)> =
-        blocks.iter().map(|it| (it.range.base, it.range.base + it.range.count())).collect();
+fn free_numbers(all: &[&BlockRange], count: u32) -> Option<u32> {
+    let mut taken: Vec<(u32, u32)> = all.iter().map(|it| (it.base, it.base + it.count())).collect();
     taken.sort_unstable();
     let mut first = 0;
     for (begin, end) in taken {
@@ -100,55 +106,89 @@ fn meets(filter: &v1::NatBlockFilter, range: &BlockRange, it: &Listed, external:
     filter.prefix.as_ref().is_none_or(is_within)
 }
 
-impl ForwarderState {
-    /// Gives each policy its blocks. A range whose addresses and ports stay as they are stays, too.
-    pub(super) fn allocate_nat_blocks(&mut self) -> Result<(), ApplyError> {
-        let nat = &mut self.capabilities.nat;
-        nat.blocks.iter_mut().for_each(|it| it.is_in_force = false);
-        for at in 0..nat.policies.len() {
-            let Some(policy) = nat.policies.get(at) else { break };
-            let allocation = match &policy.policy.blocks {
+/// The blocks of all policies, as they are to be.
+pub(super) struct Planned {
+    /// Ranges that no policy had.
+    new: Vec<ActiveBlocks>,
+    /// Ranges that policies have, by their first blocks, with their timeouts.
+    in_force: Vec<(u32, u32)>,
+}
+
+impl Planned {
+    /// Has memory for new ranges.
+    pub(super) fn prepare(&self, blocks: &Blocks) {
+        self.new.iter().for_each(|it| blocks.prepare(&it.range));
+    }
+}
+
+impl NatState {
+    /// Gives each of some policies its blocks. A range whose addresses and ports stay as they are stays, too. Nothing
+    /// else changes until the plan is [followed](Self::follow_blocks).
+    ///
+    /// # Errors
+    /// There are no numbers for so many blocks.
+    pub(super) fn plan_blocks(&self, policies: &mut [ActivePolicy]) -> Result<Planned, ApplyError> {
+        let mut planned = Planned { new: Vec::new(), in_force: Vec::new() };
+        for policy in policies {
+            policy.allocation = match &policy.policy.blocks {
                 None => Allocation::Ports,
                 Some(blocks) if blocks.is_deterministic => {
                     let of = Deterministic::of_policy(&policy.policy.message());
                     of.map_or(Allocation::Ports, |it| Allocation::Deterministic(Arc::new(it)))
                 }
                 Some(blocks) => {
-                    let wanted = wanted(policy, blocks);
-                    let (share, timeout_s) = (share(blocks), blocks.timeout_s);
-                    let known = nat.blocks.iter_mut().find(|it| it.range.is_same(&wanted));
-                    let range = match known {
-                        Some(known) => {
-                            (known.is_in_force, known.timeout_s) = (true, timeout_s);
-                            known.range.clone()
-                        }
-                        None => {
-                            let Some(base) = free_numbers(&nat.blocks, wanted.count()) else {
-                                // Blocks of former policies are still in use.
-                                let cause = "blocks of ports of former policies are still in use";
-                                let fix = "Try again in some minutes.";
-                                return Err(ApplyError::one("nat", cause, fix));
-                            };
-                            let range = Arc::new(BlockRange { base, ..wanted });
-                            self.shared.flows.mappings().blocks().prepare(&range);
-                            nat.blocks.push(ActiveBlocks::new(range.clone(), timeout_s));
-                            range
-                        }
-                    };
-                    Allocation::Blocks(range, share)
+                    let range = self.range_of(&wanted(policy, blocks), &mut planned)?;
+                    planned.in_force.push((range.base, blocks.timeout_s));
+                    Allocation::Blocks(range, share(blocks))
                 }
             };
-            if let Some(policy) = nat.policies.get_mut(at) {
-                policy.allocation = allocation;
-            }
         }
-        for it in nat.blocks.iter_mut().filter(|it| !it.is_in_force) {
-            // Workers may still allocate some of them.
-            (it.looks, it.at, it.sum) = (0, 0, BlockUse::default());
-        }
-        Ok(())
+        Ok(planned)
     }
 
+    fn range_of(
+        &self,
+        wanted: &BlockRange,
+        planned: &mut Planned,
+    ) -> Result<Arc<BlockRange>, ApplyError> {
+        let mut all = self.blocks.iter().chain(&planned.new);
+        if let Some(known) = all.find(|it| it.range.is_same(wanted)) {
+            return Ok(known.range.clone());
+        }
+        let all: Vec<&BlockRange> =
+            self.blocks.iter().chain(&planned.new).map(|it| &*it.range).collect();
+        let Some(base) = free_numbers(&all, wanted.count()) else {
+            // Blocks of former policies are still in use.
+            let cause = "port sets of former policies are still in use";
+            return Err(ApplyError::one("nat", cause, "Try again in some minutes."));
+        };
+        let range = Arc::new(wanted.at(base));
+        planned.new.push(ActiveBlocks::new(range.clone(), 0));
+        Ok(range)
+    }
+
+    /// Has policies have the blocks that are planned for them.
+    pub(super) fn follow_blocks(&mut self, planned: Planned) {
+        self.blocks.extend(planned.new);
+        for it in &mut self.blocks {
+            let in_force = planned.in_force.iter().find(|(base, _)| *base == it.range.base);
+            it.is_in_force = in_force.is_some();
+            match in_force {
+                Some((_, timeout_s)) => it.timeout_s = *timeout_s,
+                // Workers may still allocate some of them.
+                None => (it.looks, it.at, it.sum) = (0, 0, BlockUse::default()),
+            }
+        }
+    }
+
+    /// Ranges that no policy has any more, and whose blocks may still belong to subscribers.
+    pub(super) fn former_ranges(&self) -> Vec<Arc<BlockRange>> {
+        let former = self.blocks.iter().filter(|it| !it.is_in_force && !it.is_over());
+        former.map(|it| it.range.clone()).collect()
+    }
+}
+
+impl ForwarderState {
     /// Notes what workers report, and takes away blocks that their subscribers do not use.
     pub(super) fn tick_nat_blocks(&mut self) {
         if self.capabilities.nat.blocks.is_empty() {
@@ -176,10 +216,13 @@ impl ForwarderState {
                 break;
             }
         }
-        // The numbers of a policy that has gone are free once nobody has a block.
-        let is_needed =
-            |it: &ActiveBlocks| it.is_in_force || it.looks < 2 || it.last != BlockUse::default();
-        nat.blocks.retain(is_needed);
+        // The numbers of a policy that has gone are free once nobody has a block, and no worker looks at them: in the
+        // tick after the one that has published without them.
+        nat.blocks.retain(|it| !it.is_unpublished);
+        let is_over = |it: &&mut ActiveBlocks| it.is_over();
+        if nat.blocks.iter_mut().filter(is_over).map(|it| it.is_unpublished = true).count() > 0 {
+            self.publish_nat();
+        }
     }
 
     /// The blocks of a page that subscribers have, and where the next page begins.
@@ -284,6 +327,9 @@ fn wanted(policy: &ActivePolicy, blocks: &NatBlocks) -> BlockRange {
         size: blocks.size,
         length: blocks.length,
         base: 0,
-        strayed: AtomicU32::new(0),
+        free: Free::default(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -202,13 +202,16 @@ impl ForwarderState {
         if !is_touched || desired.nat.is_empty() && !nat.is_on {
             return Ok(());
         }
-        let policies: Vec<ActivePolicy> =
+        let mut policies: Vec<ActivePolicy> =
             desired.nat.policies.iter().filter_map(|it| self.active_policy(it)).collect();
         let mappings: Vec<ActiveMapping> =
             desired.nat.mappings.iter().filter_map(|it| self.active_mapping(it)).collect();
         let is_on = !desired.nat.is_empty();
+        // What fails leaves all as it is.
+        let planned = self.capabilities.nat.plan_blocks(&mut policies)?;
         self.number_nat(policies, mappings);
-        self.allocate_nat_blocks()?;
+        planned.prepare(self.shared.flows.mappings().blocks());
+        self.capabilities.nat.follow_blocks(planned);
         let external = self.capabilities.nat.policies.iter().map(|it| it.interface).collect();
         let former = std::mem::replace(&mut self.capabilities.nat.external, external);
         if is_on {
@@ -339,6 +342,7 @@ impl ForwarderState {
         let published = Nat {
             policies: nat.policies.iter().map(policy).collect(),
             statics: Statics::of(nat.mappings.iter().map(ActiveMapping::compiled).collect()),
+            former: nat.former_ranges(),
             external: ranges.clone(),
             numbers,
             epoch: nat.epoch,

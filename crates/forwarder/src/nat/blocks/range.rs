@@ -1,6 +1,6 @@
 //! Ranges of blocks: for which external addresses and ports blocks stand, and where the blocks of a subscriber are.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::nat::{Prefix4, choice};
 
@@ -18,8 +18,8 @@ impl Subscriber {
         u64::from(self.address) << 16 | u64::from(self.vrf)
     }
 
-    pub(super) fn of_word(word: u64) -> Self {
-        Self { address: (word >> 32) as u32, vrf: (word >> 16) as u16 }
+    pub(super) fn of_key(key: u64) -> Self {
+        Self { address: (key >> 16) as u32, vrf: key as u16 }
     }
 }
 
@@ -41,8 +41,17 @@ pub struct BlockRange {
     pub length: u8,
     /// The number of its first block.
     pub base: u32,
-    /// Blocks that are not at the home address of their subscribers.
-    pub strayed: AtomicU32,
+    /// How many blocks are free.
+    pub free: Free,
+}
+
+/// How many blocks of a range are free. Workers read it before they look at blocks: it may be behind for a moment.
+#[derive(Debug, Default)]
+pub struct Free {
+    /// Blocks with a subscriber at each address.
+    taken: Box<[AtomicU32]>,
+    /// Changes when a block becomes free.
+    changes: AtomicU32,
 }
 
 impl BlockRange {
@@ -120,6 +129,44 @@ impl BlockRange {
         let (addresses, per_address) = (self.addresses().max(1), self.per_address());
         let first = self.base + (home + step) % addresses * per_address;
         (start..per_address).chain(0..start).map(move |at| first + at)
+    }
+
+    /// The same with blocks from a number on, all of them free.
+    #[must_use]
+    pub fn at(&self, base: u32) -> Self {
+        let taken = (0..self.addresses()).map(|_| AtomicU32::new(0)).collect();
+        let free = Free { taken, changes: AtomicU32::new(0) };
+        let Self { policy, vrf, ref pools, ports, size, length, .. } = *self;
+        Self { policy, vrf, pools: pools.clone(), ports, size, length, base, free }
+    }
+
+    fn taken_at(&self, id: u32) -> Option<&AtomicU32> {
+        self.free.taken.get(((id - self.base) / self.per_address().max(1)) as usize)
+    }
+
+    /// Whether a block may be free at the address that is so many behind a home.
+    pub(super) fn has_free(&self, home: u32, step: u32) -> bool {
+        let at = (home + step) % self.addresses().max(1);
+        let taken = self.free.taken.get(at as usize);
+        taken.is_none_or(|it| it.load(Ordering::Relaxed) < self.per_address())
+    }
+
+    pub(super) fn note_taken(&self, id: u32) {
+        if let Some(taken) = self.taken_at(id) {
+            taken.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn note_free(&self, id: u32) {
+        if let Some(taken) = self.taken_at(id) {
+            taken.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.free.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Another number after a block has become free.
+    pub(super) fn changes(&self) -> u32 {
+        self.free.changes.load(Ordering::Acquire)
     }
 
     pub(super) fn is_at_home(&self, id: u32, subscriber: Subscriber) -> bool {
