@@ -164,14 +164,14 @@ reasons! {
     FlowSourceLimit "flow-source-limit" "first packet of a flow, while its source has as many flows as it may have";
     FlowContended "flow-contended" "first packet of a flow, while another worker changes the same place of the flow table";
     Nat44NoPort "nat44-no-port" "packet that cannot be translated: no external port is free";
-    Nat44Quota "nat44-quota" "packet that cannot be translated: its subscriber has as many ports or blocks as it may have";
+    Nat44Quota "nat44-quota" "packet that cannot be translated: its subscriber has as many ports or port sets as it may have";
     Nat44NoAddress "nat44-no-address" "packet that cannot be translated: there is no external address for its source";
     Nat44NoMapping "nat44-no-mapping" "packet to an external address of translation, without a mapping that lets it in";
     Nat44TableFull "nat44-table-full" "packet that cannot be translated: the table of mappings has no room";
     Nat44Untranslated "nat44-untranslated" "packet with an address of the wrong side of the router, or that must not leave untranslated";
     Nat44Icmp "nat44-icmp" "ICMP message that is about no translated flow, or that cannot be translated";
     Nat44Fragment "nat44-fragment" "fragment that cannot be translated: its first one has not come before it";
-    Nat44Malformed "nat44-malformed" "packet with a cut or wrong header, which cannot be translated";
+    Nat44Malformed "nat44-malformed" "packet with a cut or wrong header, or an authentication header, which cannot be translated";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

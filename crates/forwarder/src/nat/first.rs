@@ -7,6 +7,7 @@ use stoa_wire::tcp::flag;
 
 use super::choice;
 use super::mappings::End;
+use super::rewrite;
 use crate::drops::Drop;
 use crate::flow::tcp::Direction;
 use crate::flow::tracker::{Seen, fits};
@@ -58,6 +59,10 @@ impl First<'_> {
 
     /// Whether it can begin a flow.
     pub(super) fn begins_flow(&self) -> Result<(), Drop> {
+        if rewrite::is_authenticated(self.packet.bytes) {
+            // Its receiver would discard it: the authentication header covers addresses (RFC 3715 section 2.1).
+            return Err(Drop::Nat44Malformed);
+        }
         if fits(self.packet.kind, self.ports, Direction::Original) {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 //! wrong one stays wrong.
 
 use stoa_tables::flow_table::Ends;
-use stoa_wire::protocol::{DCCP, ICMP4, TCP, UDP, UDP_LITE};
+use stoa_wire::protocol::{AH, DCCP, ICMP4, TCP, UDP, UDP_LITE};
 use stoa_wire::{checksum, icmp_query, ipv4};
 
 use crate::flow::fields::{Kind, Place, of_ip4};
@@ -13,6 +13,11 @@ const ICMP_HEADER: usize = 8;
 /// Whether the ports of a protocol can be others: SCTP has a checksum over all of its packet (RFC 9260).
 pub fn has_free_ports(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | ICMP4 | UDP_LITE | DCCP)
+}
+
+/// Whether an authentication header (RFC 4302) is in front of the upper layer: nothing of that may change, ports neither.
+pub fn is_authenticated(bytes: &[u8]) -> bool {
+    bytes.get(9) == Some(&AH)
 }
 
 /// A packet whose fields are known.
@@ -85,6 +90,7 @@ pub fn apply(bytes: &mut [u8], packet: &Header, new: Ends) {
     write32(bytes, 12, new.source);
     write32(bytes, 16, new.destination);
     if packet.kind.0 & Kind::LATER == 0
+        && !is_authenticated(bytes)
         && let Some(upper) = bytes.get_mut(upper..)
     {
         apply_upper(upper, packet.kind.protocol(), addresses, (old.ports, new.ports));

@@ -56,3 +56,22 @@ fn fragments_of_a_forwarded_server_never_leave_as_they_are() {
     // The server is no subscriber: only the mapping hides it.
     refused(&mut lab, 1, &second, "nat44-fragment");
 }
+
+/// An authentication header covers the addresses, and what is behind it: nothing of that is translated.
+#[test]
+fn packets_behind_an_authentication_header_are_not_translated() {
+    for mapping in [Mapping::EndpointDependent, Mapping::EndpointIndependent] {
+        let mut lab = Lab::new(&translated(policy(mapping)));
+        let ask = udp_ports(host4(1), host4(2), (5000, 53), b"ask");
+        let header = [17, 4, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        let udp = &ask[stoa_wire::ipv4::LENGTH..];
+        let builder = stoa_wire::ipv4::Builder::new(host4(1), host4(2), stoa_wire::protocol::AH);
+        let authenticated = ip4(&builder, &[&header[..], udp].concat());
+        refused(&mut lab, 1, &authenticated, "nat44-malformed");
+        // Neither with a flow that others have made.
+        passed(&mut lab, 1, &ask, "east");
+        lab.send("west", [packet_from(1, &authenticated)]);
+        let payloads = lab.parsed("east").into_iter().map(|it| it.payload);
+        assert!(payloads.into_iter().all(|it| it.ends_with(udp)));
+    }
+}
