@@ -5,7 +5,7 @@
 //! policy, and its second key the external end, which is thus unique. It counts its flows, and ends some time after the
 //! last one. All workers use a mapping; the worker that has made it ends it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stoa_engine::quiescence::Quiescence;
@@ -88,6 +88,9 @@ pub struct Mappings {
     reader: FlowReader,
     counts: Box<[AtomicU32]>,
     capacity: u32,
+    /// How many there are, and how often one found no room.
+    live: AtomicU32,
+    refused: AtomicU64,
     blocks: Blocks,
     quotas: Quotas,
 }
@@ -104,13 +107,24 @@ impl Mappings {
         let table = FlowTable::new(&capacities, secret)?;
         let counts = (0..hosts + capacity).map(|_| AtomicU32::new(OVER)).collect();
         let reader = table.reader();
-        let (blocks, quotas) = (Blocks::default(), Quotas::new(capacity));
-        Ok(Self { table: Mutex::new(table), reader, counts, capacity, blocks, quotas })
+        let (live, refused, blocks) = Default::default();
+        let (table, quotas) = (Mutex::new(table), Quotas::new(capacity));
+        Ok(Self { table, reader, counts, capacity, live, refused, blocks, quotas })
     }
 
     /// How many fit.
     pub fn capacity(&self) -> u32 {
         self.capacity
+    }
+
+    /// How many there are.
+    pub fn live(&self) -> u32 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// How often one found no room.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The blocks of ports.
@@ -245,7 +259,12 @@ impl MappingOwner {
         now: u32,
     ) -> Result<u32, FlowError> {
         let (key, reply) = (internal.towards(policy), Some(external.of_nobody()));
-        let id = self.insert(all, &NewFlow::new(key, reply), now)?;
+        let made = self.insert(all, &NewFlow::new(key, reply), now);
+        if matches!(made, Err(FlowError::Full { .. })) {
+            all.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        let id = made?;
+        all.live.fetch_add(1, Ordering::Relaxed);
         // Only this worker ends it, and reads this.
         self.owner.entry(id).set_spare(BLOCK, block.map_or(0, |it| it + 1));
         Ok(id)
@@ -255,6 +274,7 @@ impl MappingOwner {
     fn remove(&mut self, all: &Mappings, id: u32, now: u32) {
         let entry = all.reader.entry(id);
         let block = entry.spare(BLOCK).unwrap_or(0).checked_sub(1);
+        let is_host = !entry.has_second();
         let protocol = match entry.key().tuple {
             Tuple::Ip4(it) => it.protocol,
             Tuple::Ip6(_) => 0,
@@ -262,6 +282,7 @@ impl MappingOwner {
         // One whose bucket another worker holds stays until the next look.
         if self.owner.remove(id).is_ok() {
             self.is_dirty = true;
+            all.live.fetch_sub(u32::from(!is_host), Ordering::Relaxed);
             if let Some(block) = block {
                 all.give_back(block, protocol, now);
             }
@@ -386,6 +407,7 @@ mod tests {
         assert!(owner.create(&all, (end(2), end(5001)), (3, None), 0).is_ok(), "its port is free");
         owner.hold_host(&all, (end(5001), 9), 0).unwrap();
         assert!(all.reaches(end(5001), 9));
+        assert_eq!((all.live(), all.refused()), (1, 0), "hosts are no mappings");
         all.release_host(end(5001), 9);
         owner.give_up_host(&all, end(5001), 9, 0);
         owner.hold_host(&all, (end(5001), 9), 0).unwrap();

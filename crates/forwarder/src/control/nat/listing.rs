@@ -144,6 +144,10 @@ impl ForwarderState {
         let refused =
             refused.map(|it| it.counts.table_full.load(std::sync::atomic::Ordering::Relaxed));
         limits.push(limit("nat-flows", Some(used), capacity, refused.sum(), &fix("nat-flows")));
+        let mappings = flows.mappings();
+        let (used, capacity) = (mappings.live().into(), mappings.capacity().into());
+        let fix = "Raise /stoa-system:system/limits/nat-mappings and restart Stoa.";
+        limits.push(limit("nat-mappings", Some(used), capacity, mappings.refused(), fix));
     }
 
     pub(super) fn vrf_name(&self, vrf: u16) -> String {

@@ -107,3 +107,6 @@ impl Service {
         self.on_control(move |forwarder| Ok(forwarder.state().map(ask))).await
     }
 }
+
+#[cfg(test)]
+mod tests;
