@@ -219,6 +219,10 @@ counters! {
             leaf Long "unreported-flows"
             metric "ipfix_unreported" "flows" "Flows that were not reported before their end"
         }
+        suppressed_nat_events {
+            leaf Long "suppressed-nat-events"
+            metric "ipfix_nat_suppressed" "events" "Events of address translation beyond the limit of a second"
+        }
     }
     /// Drop reasons.
     DROPS: DropState {

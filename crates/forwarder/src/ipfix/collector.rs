@@ -18,6 +18,8 @@ use super::socket;
 const QUEUE_BYTES: usize = 4 << 20;
 /// Between attempts to connect.
 const RETRY: Duration = Duration::from_secs(2);
+/// Without an error, until one of UDP is over: the machine of a collector that is not there answers some messages only.
+const RECOVERY: Duration = Duration::from_secs(10);
 /// For a connection to be made.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -62,6 +64,8 @@ pub struct Collector {
     link: Link,
     counts: Counts,
     error: String,
+    /// When the last error was.
+    failed: Option<Instant>,
     sequence: u32,
     queue: VecDeque<Waiting>,
     queued: usize,
@@ -77,6 +81,7 @@ impl Collector {
             link: Link::None(None),
             counts: Counts::default(),
             error: String::new(),
+            failed: None,
             sequence: 0,
             queue: VecDeque::new(),
             queued: 0,
@@ -94,7 +99,7 @@ impl Collector {
         self.counts
     }
 
-    /// The last error; "": there was none.
+    /// The last error; "": there was none, or it is over.
     pub fn error(&self) -> &str {
         &self.error
     }
@@ -166,6 +171,7 @@ impl Collector {
             self.link = Link::Tcp(stream);
             (self.sequence, self.has_templates) = (0, false);
             self.counts.connections += 1;
+            self.recover();
             self.pump(now);
         }
     }
@@ -173,7 +179,7 @@ impl Collector {
     /// There is no connection any more. What waits stays; a message of which a part was sent is lost.
     #[cold]
     fn fail(&mut self, error: &io::Error, now: Instant) {
-        self.error = error.to_string();
+        self.note_error(error, now);
         self.link = Link::None(Some(now));
         if self.queue.front().is_some_and(|first| first.written > 0) {
             self.lose_first();
@@ -183,6 +189,25 @@ impl Collector {
         let templates = self.queue.iter().filter(|it| is_template(it)).map(|it| it.bytes.len());
         self.queued -= templates.sum::<usize>();
         self.queue.retain(|it| !is_template(it));
+    }
+
+    /// Keeps an error, and writes the first one to the log.
+    fn note_error(&mut self, error: &io::Error, now: Instant) {
+        let former = std::mem::replace(&mut self.error, error.to_string());
+        self.failed = Some(now);
+        if former.is_empty() {
+            let (collector, address) = (&*self.settings.name, self.settings.to);
+            tracing::warn!(collector, %address, %error, "IPFIX collector cannot be reached");
+        }
+    }
+
+    /// The last error is over.
+    fn recover(&mut self) {
+        self.failed = None;
+        if !std::mem::take(&mut self.error).is_empty() {
+            let (collector, address) = (&*self.settings.name, self.settings.to);
+            tracing::info!(collector, %address, "IPFIX collector is reached again");
+        }
     }
 
     fn lose_first(&mut self) {
@@ -202,7 +227,7 @@ impl Collector {
     pub fn send(&mut self, message: &mut [u8], records: u32, now: Instant) {
         match &self.link {
             Link::Udp(_) => {
-                self.send_udp(message, records);
+                self.send_udp(message, records, now);
             }
             _ if !self.settings.is_tcp => self.lose(records),
             _ if self.queued + message.len() > QUEUE_BYTES => self.lose(records),
@@ -220,7 +245,7 @@ impl Collector {
         &mut self,
         all: &[Template],
         message: &mut Message,
-        (time, domain): (u32, u32),
+        (time, domain, now): (u32, u32, Instant),
     ) {
         let (Link::Udp(_) | Link::Tcp(_)) = self.link else { return };
         if std::mem::replace(&mut self.has_templates, true) {
@@ -243,33 +268,36 @@ impl Collector {
                 let place = usize::from(self.queue.front().is_some_and(|first| first.written > 0));
                 self.queue.insert(place, Waiting { bytes, records: 0, written: 0 });
             } else {
-                self.has_templates &= self.send_udp(&mut bytes, 0);
+                self.has_templates &= self.send_udp(&mut bytes, 0, now);
             }
         }
     }
 
     /// Whether the system has taken a message.
-    fn send_udp(&mut self, message: &mut [u8], records: u32) -> bool {
+    fn send_udp(&mut self, message: &mut [u8], records: u32, now: Instant) -> bool {
         let Link::Udp(socket) = &self.link else { return false };
         set_sequence(message, self.sequence);
         // The first error may be about the message before: nobody listens there.
+        let mut of_former = None;
         let sent = socket.send(message).or_else(|error| {
-            if !socket::is_busy(&error) {
-                self.error = error.to_string();
-            }
+            of_former = Some(error).filter(|it| !socket::is_busy(it));
             socket.send(message)
         });
-        match sent {
-            Ok(_) => self.count(message.len(), records),
-            Err(error) => {
-                self.lose(records);
-                if socket::is_lasting(&error) {
-                    // The source address may have gone: a new socket is tried later.
-                    self.link = Link::None(Some(Instant::now()));
-                }
-                self.error = error.to_string();
-                return false;
+        if let Some(error) = &of_former {
+            self.note_error(error, now);
+        }
+        if let Err(error) = sent {
+            self.lose(records);
+            if socket::is_lasting(&error) {
+                // The source address may have gone: a new socket is tried later.
+                self.link = Link::None(Some(now));
             }
+            self.note_error(&error, now);
+            return false;
+        }
+        self.count(message.len(), records);
+        if self.failed.is_some_and(|at| now.duration_since(at) >= RECOVERY) {
+            self.recover();
         }
         true
     }

@@ -92,7 +92,7 @@ impl Encoder {
 
     /// Connects collectors, and sends templates and what waits.
     pub fn service(&mut self, now: Moment) {
-        let with = (now.seconds(), self.settings.domain);
+        let with = (now.seconds(), self.settings.domain, now.instant);
         for collector in &mut self.collectors {
             collector.service(now.instant);
             collector.send_templates(templates::ALL, &mut self.own, with);
@@ -186,7 +186,7 @@ impl Encoder {
     pub fn statistics(&mut self, unmade: u64, now: Moment) {
         self.flush(now);
         let Settings { domain, sampling, .. } = self.settings;
-        let with = (now.seconds(), domain);
+        let with = (now.seconds(), domain, now.instant);
         for collector in &mut self.collectors {
             collector.renew_templates();
             collector.send_templates(templates::ALL, &mut self.own, with);

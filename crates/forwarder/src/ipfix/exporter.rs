@@ -13,7 +13,7 @@ use super::record::{Denial, FlowRecord, NatEvent, NatEventKind, Record};
 use super::reported::since;
 use super::ring::RING;
 use super::settings::Settings;
-use super::walk::{Due, Walk};
+use super::walk::{Due, SLICE, Walk};
 use crate::flow::flows::Flows;
 
 /// How often it takes what workers report.
@@ -161,6 +161,8 @@ struct Thread {
     left_out: u64,
     /// Records that found no room, in the end and at the begin.
     unmade: (u64, u64),
+    /// Events that workers had suppressed before the begin.
+    suppressed_before: u64,
     statistics: Option<Instant>,
     /// Events that were logged in a second.
     logged: (u32, u32),
@@ -178,6 +180,7 @@ impl Thread {
             encoder: Encoder::new(settings),
             left_out: 0,
             unmade: (before, before),
+            suppressed_before: flows.exports().suppressed(),
             statistics: None,
             logged: (0, 0),
             number: flows.exports().begin(settings),
@@ -292,19 +295,24 @@ impl Thread {
 
     /// Reports flows that go on and are due; all of them if the export ends.
     fn walk(&mut self, walks: &mut [Walk; 2], is_last: bool, now: Moment) {
-        let Self { flows, encoder, settings, left_out, .. } = self;
-        let (flows, until): (&Flows, _) = (flows, now.instant + LAST);
-        for (walk, is_ip4) in walks.iter_mut().zip([true, false]) {
+        let until = now.instant + LAST;
+        for (at, is_ip4) in [true, false].into_iter().enumerate() {
+            let mut left = Walk::ids_of_turn(self.flows.capacity(is_ip4));
             loop {
+                let Self { flows, encoder, settings, left_out, .. } = self;
                 let each = |Due { record, reported_at }: Due| {
                     let from = reported_at.unwrap_or(record.start);
                     encoder.flow(&record, now.ms_of(from), now);
                 };
-                let turn = walk.turn((flows, is_ip4), settings, (now.tick, is_last), each);
+                let of: (&Flows, bool) = (flows, is_ip4);
+                let turn = walks[at].turn(of, settings, (now.tick, is_last), each);
                 *left_out += turn.left_out;
-                if !is_last || turn.is_done || Instant::now() > until {
+                left = left.saturating_sub(SLICE);
+                if turn.is_done || left == 0 && !is_last || is_last && Instant::now() > until {
                     break;
                 }
+                // Rings do not fill while a large table is looked through.
+                self.drain(walks, now);
             }
         }
     }
@@ -323,6 +331,7 @@ impl Thread {
             other_records: made.others,
             lost_records,
             unreported_flows: self.left_out,
+            suppressed_nat_events: self.flows.exports().suppressed() - self.suppressed_before,
         };
         let collectors = self.encoder.collectors.iter().map(collector_state).collect();
         self.mailbox.lock().snapshot = Snapshot { state, collectors };
@@ -342,6 +351,9 @@ fn end_flow(encoder: &mut Encoder, walk: &mut Walk, mut flow: FlowRecord, now: M
 /// Writes an event of address translation to the log, if there are few in this second.
 fn log(event: &NatEvent, (second, count): &mut (u32, u32), tick: u32) {
     if *second != tick {
+        if let Some(events) = count.checked_sub(LOGGED).filter(|it| *it > 0) {
+            tracing::warn!(events, "NAT has refused more hosts in a second than were logged");
+        }
         (*second, *count) = (tick, 0);
     }
     *count += 1;

@@ -69,6 +69,14 @@ impl Reported {
 const PACKET_BITS: u32 = 40;
 const BYTE_BITS: u32 = 48;
 
+/// Whether counters have gone back since a report: a reader may get them without the carry that their worker is about
+/// to make. Counters that begin again at 0 look the same, once in 2^40 packets.
+pub fn has_gone_back(now: [Counters; 2], report: Option<&Report>) -> bool {
+    let is_less =
+        |(now, then): (&Counters, &Counters)| now.packets < then.packets || now.bytes < then.bytes;
+    report.is_some_and(|it| now.iter().zip(&it.counters).any(is_less))
+}
+
 /// What has passed since a report. Counters begin again at 0 when they are full.
 pub fn since(now: [Counters; 2], report: Option<&Report>) -> [Counters; 2] {
     let Some(report) = report else { return now };
@@ -90,6 +98,15 @@ mod tests {
     fn report(start: u32, packets: u64) -> Report {
         let both = Counters { packets, bytes: packets * 100 };
         Report { start, at: start + 60, counters: [both, Counters::default()], gone: None }
+    }
+
+    #[test]
+    fn a_counter_without_its_carry_has_gone_back() {
+        let of = |bytes| [Counters { packets: 9, bytes }, Counters::default()];
+        let report = Report { start: 0, at: 9, counters: of(0xffff_fff0), gone: None };
+        assert!(has_gone_back(of(0x10), Some(&report)));
+        assert!(!has_gone_back(of(0x1_0000_0010), Some(&report)));
+        assert!(!has_gone_back(of(0x10), None));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use stoa_engine::counters::Counter;
 use stoa_tables::flow_table::{FlowEntry, FlowKey, Tuple};
 
 use super::record::{EndReason, FlowRecord, NatEvent, Record};
@@ -66,6 +67,8 @@ pub struct Writer {
     reporter: Reporter<Record>,
     /// Events of a second.
     events: (u32, u32),
+    /// Events beyond the limit.
+    suppressed: Arc<Counter>,
 }
 
 impl Writer {
@@ -95,14 +98,20 @@ impl Writer {
         }
     }
 
-    /// Something has happened to address translation at this tick: what exceeds the limit of a second is left out.
+    /// Something has happened to address translation at this tick: what exceeds the limit of a second is counted
+    /// only.
     #[cold]
     pub fn nat(&mut self, event: NatEvent, tick: u32) {
         let (second, before) = self.events;
         let count = if second == tick { before + 1 } else { 1 };
         self.events = (tick, count);
-        if self.switches.has(NAT_EVENTS) && count <= EVENTS {
+        if !self.switches.has(NAT_EVENTS) {
+            return;
+        }
+        if count <= EVENTS {
             self.reporter.push(Record::Nat(event));
+        } else {
+            self.suppressed.add(1);
         }
     }
 
@@ -116,6 +125,8 @@ impl Writer {
 pub struct Exports {
     switches: Arc<Switches>,
     records: Reports<Record>,
+    /// Of each worker, events beyond the limit.
+    suppressed: Mutex<Vec<Arc<Counter>>>,
     /// The number of the last exporter. Switches change under this lock.
     exporter: Mutex<u32>,
     /// What was reported of IPv4 and of IPv6 flows that go on. The exporter that works has it: the next one begins when
@@ -130,6 +141,7 @@ impl Exports {
         Self {
             switches: Arc::new(switches),
             records: Reports::new(RING),
+            suppressed: Mutex::default(),
             exporter: Mutex::default(),
             walks: Mutex::default(),
         }
@@ -137,8 +149,18 @@ impl Exports {
 
     /// The end of one more worker.
     pub fn writer(&self) -> Writer {
-        let reporter = self.records.writer();
-        Writer { switches: self.switches.clone(), reporter, events: (0, 0) }
+        let (reporter, suppressed) = (self.records.writer(), Arc::new(Counter::default()));
+        self.counters().push(suppressed.clone());
+        Writer { switches: self.switches.clone(), reporter, events: (0, 0), suppressed }
+    }
+
+    fn counters(&self) -> MutexGuard<'_, Vec<Arc<Counter>>> {
+        self.suppressed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Events of address translation beyond the limit of a second, so far.
+    pub fn suppressed(&self) -> u64 {
+        self.counters().iter().map(|it| it.get()).sum()
     }
 
     /// Waits for the end of the exporter that works, and takes its place.
@@ -240,7 +262,7 @@ mod tests {
         (0..1_000).for_each(|at| writer.nat(event(at), at / 500));
         let mut taken = 0;
         exports.drain(|_| taken += 1);
-        assert_eq!(taken, 2 * EVENTS);
+        assert_eq!((taken, exports.suppressed()), (2 * EVENTS, 1_000 - 2 * u64::from(EVENTS)));
     }
 
     #[test]

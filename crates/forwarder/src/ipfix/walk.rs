@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use stoa_tables::flow_table::{FlowEntry, FlowReader};
 
 use super::record::{EndReason, FlowRecord};
-use super::reported::{Report, Reported, since};
+use super::reported::{Report, Reported, has_gone_back, since};
 use super::settings::Settings;
 use crate::flow::flows::Flows;
 
@@ -13,6 +13,9 @@ use crate::flow::flows::Flows;
 const TURNS: u32 = 250;
 /// Ids of a turn, at least.
 const TURN: u32 = 1_024;
+/// Ids that are looked at before records of workers are taken again: about a millisecond, in which workers end far
+/// fewer flows than a ring has room for.
+pub const SLICE: u32 = 4_096;
 
 /// Where the walk over a table is.
 #[derive(Default)]
@@ -59,7 +62,12 @@ impl Walk {
         self.next = 0;
     }
 
-    /// Looks at some flows of a family. `is_last`: all of them are reported, as the export ends.
+    /// Ids of a turn over a table, which may be several slices.
+    pub fn ids_of_turn(capacity: u32) -> u32 {
+        (capacity / TURNS).max(TURN)
+    }
+
+    /// Looks at a slice of the flows of a family. `is_last`: all of them are reported, as the export ends.
     pub fn turn(
         &mut self,
         (flows, is_ip4): (&Flows, bool),
@@ -72,7 +80,8 @@ impl Walk {
             self.next = 0;
             return Turn { is_done: true, ..Turn::default() };
         }
-        let end = self.next.saturating_add((capacity / TURNS).max(TURN)).min(capacity);
+        let slice = Self::ids_of_turn(capacity).min(SLICE);
+        let end = self.next.saturating_add(slice).min(capacity);
         let (reader, mut turn) = (flows.reader(is_ip4), Turn::default());
         for id in self.next..end {
             let flow = reader.entry(id);
@@ -89,6 +98,10 @@ impl Walk {
             let Some(mut record) = record else { continue };
             let former = self.reported.get(id, record.start);
             let (start, counters) = (record.start, record.counters);
+            if !is_last && has_gone_back(counters, former.as_ref()) {
+                // Its worker carries at this moment: the next turn over the table reports it.
+                continue;
+            }
             let report = Report { start, at: now, counters, gone: None };
             record.counters = since(record.counters, former.as_ref());
             if record.counters.iter().all(|it| it.packets == 0) {
@@ -124,5 +137,32 @@ impl Walk {
         }
         let since = former.map_or(age, |it| ticks(it.at, now));
         (since >= settings.active_s).then_some(EndReason::Active)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_engine::quiescence::Quiescence;
+    use stoa_tables::lpm::Kernel;
+
+    use super::*;
+    use crate::flow::flows::Sizes;
+
+    /// Workers can fill a ring in the time that a sixteenth of a large table takes.
+    #[test]
+    fn a_turn_over_a_large_table_is_several_slices() {
+        let sizes = Sizes { ip4: 16 * 250 * SLICE, ..Sizes::default() };
+        let quiescence = Quiescence::new(1);
+        let flows = Flows::new(sizes, Kernel::Bits, 1, &quiescence).unwrap();
+        let capacity = flows.capacity(true);
+        assert_eq!(Walk::ids_of_turn(capacity), 16 * SLICE);
+        // As if something were reported already.
+        let mut walk = Walk::default();
+        let report = Report { start: 0, at: 0, counters: Default::default(), gone: None };
+        walk.reported.set(capacity - 1, report);
+        for slice in 1..=16 {
+            walk.turn((&flows, true), &Settings::default(), (0, false), |_| {});
+            assert_eq!(walk.next, slice * SLICE);
+        }
     }
 }

@@ -102,6 +102,12 @@ fn summary(settings: &Ipfix, state: &IpfixState, follows_flows: bool) -> String 
         text +=
             &format!("{flows} times a flow was not reported before its end: there are too many\n");
     }
+    if state.suppressed_nat_events > 0 {
+        let events = number(state.suppressed_nat_events);
+        text += &format!(
+            "{events} NAT events were not exported: more in a second than a worker reports\n"
+        );
+    }
     if settings.flows && !follows_flows {
         text += "No flows are followed: no attached rule is stateful, and nothing is translated.\n";
     }

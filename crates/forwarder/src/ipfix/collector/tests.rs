@@ -25,7 +25,7 @@ fn message(records: u32) -> Message {
 
 fn service(collector: &mut Collector) {
     collector.service(Instant::now());
-    collector.send_templates(ALL, &mut Message::new(512), (1, 1));
+    collector.send_templates(ALL, &mut Message::new(512), (1, 1, Instant::now()));
     collector.service(Instant::now());
 }
 
@@ -104,6 +104,28 @@ fn a_collector_that_is_not_there_is_tried_again() {
         one.counts().records == 1
     });
     assert_eq!((one.state(), one.counts().connections), ("connected", 1));
+    assert_eq!(one.error(), "", "the error is over");
+}
+
+#[test]
+fn an_error_of_udp_is_over_when_the_collector_is_back() {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    drop(socket);
+    let (mut one, began) = (collector(address, false), Instant::now());
+    let at = |seconds| began + Duration::from_secs(seconds);
+    one.service(began);
+    until("it is refused", || {
+        one.send(message(1).finish(1, 0, 1), 1, began);
+        one.error().contains("refused")
+    });
+    let _socket = UdpSocket::bind(address).unwrap();
+    // The answer to the last message may still be on its way: one more takes it.
+    one.send(message(1).finish(1, 0, 1), 1, at(0));
+    one.send(message(1).finish(1, 0, 1), 1, at(9));
+    assert!(one.error().contains("refused"), "one message says little");
+    one.send(message(1).finish(1, 0, 1), 1, at(30));
+    assert_eq!((one.error(), one.state()), ("", "sending"));
 }
 
 #[test]
