@@ -70,7 +70,7 @@ fn subscribers_have_port_sets() -> Result<()> {
                 let found = router.json(&words).map_err(text)?;
                 let first = &found["users"][0];
                 if (&first["port_set"]["subscriber"], &first["kind"])
-                    != (&json!("198.18.1.2/32"), &json!("block"))
+                    != (&json!("198.18.1.2/32"), &json!("port-set"))
                 {
                     return Err(found.to_string());
                 }
@@ -88,7 +88,7 @@ fn subscribers_have_port_sets() -> Result<()> {
     let policy = &state["ietf-nat:nat"]["instances"]["instance"][0]["policy"][0];
     assert_eq!(policy["stoa-nat:statistics"]["used-port-sets"], "2", "{state}");
     let log = router.log();
-    assert_eq!(log.matches("NAT port block allocated").count(), 2, "{log}");
+    assert_eq!(log.matches("NAT port set allocated").count(), 2, "{log}");
     assert!(log.contains("198.18.1.2") && !log.contains("198.18.2.2"), "{log}");
     drop(many);
     lab.scenario.end()
@@ -126,6 +126,6 @@ fn deterministic_port_sets_need_no_log() -> Result<()> {
     assert!(!refused.success());
     let text = format!("{}{}", refused.stdout, refused.stderr);
     assert!(text.contains("256 subscribers are more than the 128 port sets"), "{text}");
-    assert_eq!(router.log().matches("NAT port block").count(), 0);
+    assert_eq!(router.log().matches("NAT port set").count(), 0);
     lab.scenario.end()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use stoa_api::v1;
 use stoa_api::v1::NatBlockEventKind;
 use stoa_forwarder::control::Limits;
-use stoa_forwarder::control::desired::{NatBlocks, NatPolicy};
+use stoa_forwarder::control::desired::{NatBlocks, NatMapping, NatPolicy};
 use stoa_forwarder::nat::Mapping;
 
 use crate::acl_stateful::await_flows;
@@ -251,6 +251,63 @@ fn a_change_of_the_policy_keeps_the_blocks_of_its_addresses() {
     }
 }
 
+/// The ports of a subscriber stay in quarantine, whatever becomes of its policy.
+#[test]
+fn a_change_of_the_policy_does_not_end_the_quarantine() {
+    let first = by_blocks(BOTH[0], blocks());
+    let mut lab = lab(first.clone());
+    let port = *external(&mut lab, 1, 5000..5001).first().unwrap();
+    let (from, until) = (port - (port - 1024) % SIZE, port - (port - 1024) % SIZE + SIZE);
+    let larger = NatPolicy { blocks: Some(NatBlocks { size: 64, ..blocks() }), ..first.clone() };
+    let without = NatPolicy { blocks: None, ..first };
+    for (at, changed) in [larger, without].into_iter().enumerate() {
+        lab.apply(&translated(changed)).unwrap();
+        await_flows(&mut lab, 0);
+        // Ports that are within the block and those of it that are tried first.
+        let own = 6000 + 100 * at as u16;
+        let others = external(&mut lab, 3, own..own + 20);
+        assert!(others.iter().all(|it| !(from..until).contains(it)), "{from} {others:?}");
+        let same = passed(&mut lab, 3, &ask(3, from + 1), "east").ports.unwrap().0;
+        assert!(!(from..until).contains(&same), "{same}");
+    }
+    // Until its time is over.
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !lab.state().nat_blocks(&v1::NatBlockFilter::default()).is_empty() {
+        end_flows_and_wait(&mut lab);
+        assert!(std::time::Instant::now() < deadline);
+    }
+    let same = passed(&mut lab, 3, &ask(3, from + 2), "east").ports.unwrap().0;
+    assert_eq!(same, from + 2, "without blocks, a free port stays as it is");
+}
+
+fn end_flows_and_wait(lab: &mut Lab) {
+    lab.state().clear_flows(&Default::default());
+    lab.pass_time(Duration::from_secs(30));
+    lab.state().tick();
+    std::thread::sleep(Duration::from_millis(5));
+}
+
+/// A block whose ports static mappings have is no reason to refuse packets: the next one may have others.
+#[test]
+fn a_search_goes_on_in_the_next_block() {
+    for mapping in BOTH {
+        let policy = by_blocks(mapping, NatBlocks { limit: 4, ..blocks() });
+        let forward = NatMapping {
+            instance: 1,
+            index: 1,
+            vrf: String::new(),
+            protocol: 17,
+            internal: net(host4(3), 32),
+            external: net(POOL, 32),
+            // All but the last port of the last block.
+            ports: Some((7000, 1024, 4 * SIZE - 2)),
+        };
+        let setup = crate::nat44::with_nat(Setup::three_ports(), vec![policy], vec![forward]);
+        let mut lab = Lab::with(&setup, ROOMY, |_| Wire::new(1, 8));
+        assert_eq!(external(&mut lab, 1, 5000..5001), BTreeSet::from([1024 + 4 * SIZE - 1]));
+    }
+}
+
 fn whois(lab: &mut Lab, request: v1::NatWhoisRequest) -> Vec<v1::NatUser> {
     let request = v1::NatWhoisRequest { protocol: 17, ..request };
     lab.state().nat_whois(&request).unwrap()
@@ -267,7 +324,8 @@ fn a_port_leads_to_its_subscriber_now_and_then() {
     let allocated = events(&mut lab)[0].unix_ms / 1000;
     let found = whois(&mut lab, of_external(port));
     let kinds: Vec<&str> = found.iter().map(|it| it.kind.as_str()).collect();
-    assert_eq!(kinds, ["block", "mapping", "flow"]);
+    assert_eq!(kinds, ["port-set", "mapping", "flow"]);
+    assert_eq!(found[0].unused_s, None);
     assert!(found.iter().all(|it| it.internal == bytes(host4(1))));
     let (first, last) = (found[0].first_port, found[0].last_port);
     assert!((first..=last).contains(&port.into()) && last - first == u32::from(SIZE) - 1);
@@ -276,7 +334,10 @@ fn a_port_leads_to_its_subscriber_now_and_then() {
     let blocks = whois(&mut lab, inside.clone());
     assert_eq!((blocks.len(), blocks[0].first_port, &blocks[0].external), (1, first, &bytes(POOL)));
     end_all(&mut lab);
-    lab.pass_time(Duration::from_secs(125));
+    lab.pass_time(Duration::from_secs(50));
+    let held = whois(&mut lab, of_external(port));
+    assert!(held.len() == 1 && held[0].unused_s >= Some(50), "{held:?}");
+    lab.pass_time(Duration::from_secs(75));
     assert_eq!(whois(&mut lab, of_external(port)), []);
     let at = |unix_s| v1::NatWhoisRequest { unix_s: Some(unix_s), ..of_external(port) };
     let found = whois(&mut lab, at(allocated));

@@ -31,7 +31,8 @@ use crate::show::{self, duration};
   stoa nat whois 100.64.3.7 --at 2026-11-29T08:00:00Z      Which ones it had then
   stoa nat whois 203.0.113.17 40112 --file cgn.json        By a configuration alone, with deterministic port sets
 
-Without a time it answers about now. `stoa show nat` shows the policies, `stoa show nat mappings` all dynamic mappings.")]
+Without a time it answers about now. `stoa show nat` shows the policies, `stoa show nat mappings` all dynamic mappings.
+The exit code is 0 if somebody has it, 3 if nobody has, 1 after an error, and 2 for a wrong command.")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -80,7 +81,10 @@ fn time(text: &str) -> Result<u64, String> {
     seconds.ok_or_else(|| "write a time as 2026-11-29T08:00:00Z".to_owned())
 }
 
-/// Prints who it is. The exit code is 0 if somebody has it.
+/// The exit code if nobody has it: neither a success nor a failure.
+const NOBODY: u8 = 3;
+
+/// Prints who it is. The exit code is 0 if somebody has it, and 3 if nobody has.
 pub fn execute(arguments: Arguments) -> Outcome {
     let Action::Whois(whois) = arguments.action;
     let request = whois.request()?;
@@ -101,7 +105,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         }
         (false, _) => text(&request, &reply),
     })?;
-    Ok(if reply.users.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if reply.users.is_empty() { ExitCode::from(NOBODY) } else { ExitCode::SUCCESS })
 }
 
 impl Whois {
@@ -167,7 +171,7 @@ fn kind(user: &NatUser) -> String {
     match user.kind.as_str() {
         "static" => format!("static mapping {id} of instance {instance}"),
         "mapping" => format!("mapping of policy {id} of instance {instance}"),
-        "block" => format!("port set of policy {id} of instance {instance}"),
+        "port-set" => format!("port set of policy {id} of instance {instance}"),
         "deterministic" => format!("deterministic port set of policy {id} of instance {instance}"),
         _ => format!("flow of policy {id} of instance {instance}"),
     }
@@ -188,7 +192,10 @@ fn of_block(user: &NatUser) -> String {
         (from, 0) => format!(", since {}", date::of_unix_s(from)),
         (from, to) => format!(", from {} to {}", date::of_unix_s(from), date::of_unix_s(to)),
     };
-    format!("{subscriber}{}, {ports}: {}{times}", of_vrf(user), kind(user))
+    let held = user.unused_s.map_or_else(String::new, |seconds| {
+        format!(", held without ports in use for {}", duration(seconds.into()))
+    });
+    format!("{subscriber}{}, {ports}: {}{times}{held}", of_vrf(user), kind(user))
 }
 
 fn of_vrf(user: &NatUser) -> String {
@@ -239,7 +246,7 @@ fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
     }
     let whom = whom(request);
     let line = |user: &NatUser| {
-        if matches!(user.kind.as_str(), "block" | "deterministic") {
+        if matches!(user.kind.as_str(), "port-set" | "deterministic") {
             return of_block(user);
         }
         let remote = match user.remote.is_empty() {
@@ -276,6 +283,7 @@ fn to_json(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
                 "last_port": user.last_port,
                 "allocated_unix_s": known(user.allocated_unix_s),
                 "released_unix_s": known(user.released_unix_s),
+                "unused_s": user.unused_s,
             })
         });
         json!({

@@ -104,7 +104,12 @@ fn policies(policies: &[NatPolicyState]) -> Table {
             count(state.over_quota),
             subscribers(state),
             of_blocks(state, |it| {
-                format!("{} of {}", number(it.used_blocks + it.unused_blocks), number(it.blocks))
+                // Those without ports in use are held for their subscribers.
+                let held = match it.unused_blocks {
+                    0 => String::new(),
+                    held => format!(" + {} held", number(held)),
+                };
+                format!("{}{held} of {}", number(it.used_blocks), number(it.blocks))
             }),
         ]);
     }
@@ -371,9 +376,16 @@ mod tests {
     fn policies_and_mappings_are_shown() {
         let reply = reply();
         let text = policies(&reply.policies).to_string();
-        for part in
-            ["1/10", "wan", "10.0.0.0/24", "its address", "eim edf", "1,234", "12", "40 of 504"]
-        {
+        for part in [
+            "1/10",
+            "wan",
+            "10.0.0.0/24",
+            "its address",
+            "eim edf",
+            "1,234",
+            "12",
+            "37 + 3 held of 504",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let text = mappings(&reply.mappings).to_string();

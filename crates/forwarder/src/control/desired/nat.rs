@@ -125,8 +125,8 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
     let quotas = if blocks.is_none() { quotas } else { [None; 4] };
     let it = blocks.as_ref().filter(|it| it.is_deterministic);
     if it.is_some() && Deterministic::of_policy(policy).is_none() {
-        let cause = "is deterministic, and has more subscribers than blocks of ports".to_owned();
-        return Err((cause, "Use more external addresses, or smaller blocks."));
+        let cause = "is deterministic, and has more subscribers than port sets".to_owned();
+        return Err((cause, "Use more external addresses, or smaller port sets."));
     }
     Ok(NatPolicy {
         instance: policy.instance,

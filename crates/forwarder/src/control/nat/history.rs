@@ -174,7 +174,7 @@ impl ForwarderState {
             tracing::warn!(
                 events,
                 in_all,
-                "events of NAT port blocks were not logged: too many at once"
+                "events of NAT port sets were not logged: too many at once"
             );
         }
     }
@@ -226,7 +226,7 @@ fn write_to_log(event: &v1::NatBlockEvent) {
             last_port,
             instance,
             policy,
-            "NAT port block allocated"
+            "NAT port set allocated"
         ),
         v1::NatBlockEventKind::NatBlockReleased => tracing::info!(
             subscriber,
@@ -236,13 +236,13 @@ fn write_to_log(event: &v1::NatBlockEvent) {
             last_port,
             instance,
             policy,
-            "NAT port block released"
+            "NAT port set released"
         ),
         v1::NatBlockEventKind::NatBlockOverQuota => {
             tracing::warn!(subscriber, vrf, instance, policy, "NAT subscriber is at its limit");
         }
         v1::NatBlockEventKind::NatBlockNoBlock => {
-            tracing::warn!(subscriber, vrf, instance, policy, "no NAT port block is free");
+            tracing::warn!(subscriber, vrf, instance, policy, "no NAT port set is free");
         }
     }
 }

@@ -104,7 +104,7 @@ impl ForwarderState {
             is_meant(&it.external_vrf) && is_it(subscriber, block)
         });
         users.extend(at.into_iter().take(USERS).map(|(it, end)| v1::NatUser {
-            kind: "block".to_owned(),
+            kind: "port-set".to_owned(),
             internal: it.subscriber,
             internal_length: it.subscriber_length,
             internal_vrf: it.subscriber_vrf,
@@ -235,7 +235,7 @@ pub(super) fn is_about_internal(request: &v1::NatWhoisRequest) -> bool {
 /// Adds a block that somebody has now, and had at a time: its allocation may be too long ago for the history.
 fn add_held(users: &mut Vec<v1::NatUser>, it: &v1::NatBlock, unix_s: u64) {
     let allocated_unix_s = (unix_ms() / 1000).saturating_sub(it.age_s.into());
-    let one = v1::NatUser { allocated_unix_s, ..user_of_block(it) };
+    let one = v1::NatUser { allocated_unix_s, unused_s: None, ..user_of_block(it) };
     let is_known = |known: &v1::NatUser| {
         known.released_unix_s == 0
             && (&known.internal, &known.external, known.first_port)
@@ -249,7 +249,7 @@ fn add_held(users: &mut Vec<v1::NatUser>, it: &v1::NatBlock, unix_s: u64) {
 /// The answer that a block is.
 pub(super) fn user_of_block(it: &v1::NatBlock) -> v1::NatUser {
     v1::NatUser {
-        kind: "block".to_owned(),
+        kind: "port-set".to_owned(),
         internal: it.subscriber.clone(),
         internal_length: it.subscriber_length,
         internal_vrf: it.subscriber_vrf.clone(),
@@ -259,6 +259,7 @@ pub(super) fn user_of_block(it: &v1::NatBlock) -> v1::NatUser {
         external: it.external.clone(),
         first_port: it.first_port,
         last_port: it.last_port,
+        unused_s: (it.tcp + it.udp + it.icmp + it.others == 0).then_some(it.unused_s),
         ..v1::NatUser::default()
     }
 }

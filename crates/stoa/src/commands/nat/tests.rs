@@ -58,7 +58,7 @@ fn times_have_an_offset_or_are_those_of_utc() {
 #[test]
 fn port_sets_have_subscribers_and_times() {
     let block = NatUser {
-        kind: "block".to_owned(),
+        kind: "port-set".to_owned(),
         internal: vec![100, 64, 3, 0],
         internal_length: 24,
         external: vec![203, 0, 113, 17],
@@ -95,6 +95,9 @@ fn port_sets_have_subscribers_and_times() {
         let json: Value = serde_json::from_str(&to_json(&then(at), &reply(Vec::new()))).unwrap();
         assert_eq!(json["is_known"], is_known);
     }
+    let held = NatUser { allocated_unix_s: 0, age_s: 90, unused_s: Some(30), ..block.clone() };
+    let line = of_block(&held);
+    assert!(line.ends_with("for 1 min 30 s, held without ports in use for 30 s"), "{line}");
     let inside = NatWhoisRequest { internal: vec![100, 64, 3, 7], ..NatWhoisRequest::default() };
     assert_eq!(text(&inside, &reply(Vec::new())), "100.64.3.7 has no port set now.");
     assert!(

@@ -60,7 +60,8 @@ fn within(value: u32, (least, most): (u32, u32), what: &str) -> Result<u32, Wron
     if (least..=most).contains(&value) {
         return Ok(value);
     }
-    Err((format!("has {value} as {what}"), "Use a number within the range."))
+    let cause = format!("has {value} as {what}, which is not between {least} and {most}");
+    Err((cause, "Use a number within the range."))
 }
 
 /// Checks quotas.
@@ -85,20 +86,21 @@ pub(super) fn checked(
     let Some(blocks) = blocks else { return Ok(None) };
     let or = |value: u32, default| if value == 0 { default } else { value };
     let ports = u32::from(last - first) + 1;
-    let size = within(blocks.size, (BLOCK_SIZE_LEAST, ports.min(u16::MAX.into())), "block size")?;
+    let size =
+        within(blocks.size, (BLOCK_SIZE_LEAST, ports.min(u16::MAX.into())), "port-set-size")?;
     let limit = or(blocks.limit, BLOCKS_OF_SUBSCRIBER);
-    let limit = within(limit, (1, BLOCKS_OF_SUBSCRIBER_MOST), "blocks of a subscriber")?;
+    let limit = within(limit, (1, BLOCKS_OF_SUBSCRIBER_MOST), "max-port-sets")?;
     let timeout_s = or(blocks.timeout_s, BLOCK_TIMEOUT_S);
-    let timeout_s = within(timeout_s, (1, BLOCK_TIMEOUT_MOST_S), "seconds of the timeout")?;
+    let timeout_s = within(timeout_s, (1, BLOCK_TIMEOUT_MOST_S), "port-set-timeout")?;
     let length = or(blocks.subscriber_length, 32);
     let length = within(length, (SUBSCRIBER_LENGTH_LEAST, 32), "bits of a subscriber")?;
     if addresses * u64::from(ports / size) > BLOCKS {
-        let cause = format!("has more than {BLOCKS} blocks of ports");
-        return Err((cause, "Use larger blocks, or fewer external addresses."));
+        let cause = format!("has more than {BLOCKS} port sets");
+        return Err((cause, "Use larger port sets, or fewer external addresses."));
     }
     if blocks.deterministic && quotas != [None; 4] {
         let cause = "is deterministic, and has quotas".to_owned();
-        return Err((cause, "Remove the quotas: the block is what a subscriber may have."));
+        return Err((cause, "Remove the quotas: the port set is what a subscriber may have."));
     }
     Ok(Some(NatBlocks {
         size: size as u16,
@@ -122,8 +124,8 @@ pub(super) fn check_all(policies: &[NatPolicy], errors: &mut ValidationErrors) {
         sum += addresses.sum::<u64>().max(1) * (ports / u64::from(blocks.size));
         if sum > BLOCKS {
             let path = policy_path(policy.instance, policy.policy);
-            let cause = format!("has blocks of ports beyond {BLOCKS} of all policies");
-            errors.add(path, cause, "Use larger blocks, or fewer external addresses.");
+            let cause = format!("has port sets beyond {BLOCKS} of all policies");
+            errors.add(path, cause, "Use larger port sets, or fewer external addresses.");
             return;
         }
     }

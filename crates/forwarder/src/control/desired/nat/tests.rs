@@ -78,7 +78,10 @@ fn blocks_are_checked() {
     };
     assert!(with(|_, _| {}).is_empty());
     assert!(with(|_, it| it.deterministic = true).is_empty());
-    assert_eq!(with(|_, it| it.size = 31).len(), 1);
+    assert!(
+        with(|_, it| it.size = 31)[0]
+            .contains("31 as port-set-size, which is not between 32 and 64512")
+    );
     assert_eq!(with(|of, it| (of.last_port, it.size) = (1100, 100)).len(), 1);
     assert_eq!(with(|_, it| it.limit = 33).len(), 1);
     assert_eq!(with(|_, it| it.timeout_s = 86_401).len(), 1);
@@ -94,12 +97,12 @@ fn blocks_are_checked() {
     let crowded = |of: &mut v1::NatPolicy, it: &mut v1::NatPortBlocks| {
         (of.subscribers, it.deterministic) = (vec![net([10, 0, 0, 0], 16)], true);
     };
-    assert!(with(crowded)[0].contains("more subscribers than blocks of ports"));
+    assert!(with(crowded)[0].contains("more subscribers than port sets"));
     let fine = |of: &mut v1::NatPolicy, it: &mut v1::NatPortBlocks| {
         (of.pools, it.size) = (vec![net([192, 0, 0, 0], 16)], 1000);
     };
     assert!(with(|of, it| (of.pools, it.size) = (vec![net([192, 0, 0, 0], 16)], 3000)).is_empty());
-    assert!(with(fine)[0].contains("blocks of ports"));
+    assert!(with(fine)[0].contains("port sets"));
     let without = |quotas| {
         let policies = vec![v1::NatPolicy { quotas, ..policy() }];
         of(v1::Nat { policies, mappings: Vec::new() }).len()
