@@ -73,6 +73,10 @@ pub(crate) fn when_fix(message: &str, path: &str) -> String {
                 stoa-routing:bgp."
             .into();
     }
+    if message.contains("port-allocation-type") {
+        return "Set port-allocation-type of the policy to port-range-allocation, or remove it."
+            .into();
+    }
     let of_list = message.split_once("'acl:").and_then(|(_, kind)| kind.split_once('\''));
     match of_list.zip(path.split_once("/aces/")) {
         Some(((kind, _), (list, _))) => {

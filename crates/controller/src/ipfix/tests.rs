@@ -42,6 +42,23 @@ fn a_commit_warns_of_an_export_of_nothing() {
 }
 
 #[test]
+fn a_commit_warns_of_a_collector_that_is_configured_twice() {
+    let of = |name: &str, port| v1::IpfixCollector {
+        name: name.into(),
+        address: vec![192, 0, 2, 9],
+        port,
+        ..v1::IpfixCollector::default()
+    };
+    let with = |collectors| {
+        let ipfix = v1::Ipfix { collectors, ..v1::Ipfix::default() };
+        texts(&v1::Desired { ipfix: Some(ipfix), ..v1::Desired::default() })
+    };
+    let found = with(vec![of("noc", 4739), of("soc", 4740), of("old", 4739)]);
+    let [one] = &found[..] else { panic!("{found:?}") };
+    assert!(one.starts_with("IPFIX collectors noc and old are both 192.0.2.9 port 4739"), "{one}");
+}
+
+#[test]
 fn collectors_are_hosts_that_any_link_may_lead_to() {
     let refused = |address: &str, source: &str| {
         let bytes = |text: &str| text.parse().map(ip_bytes).unwrap_or_default();

@@ -1,8 +1,9 @@
 //! What a commit warns about: an export that has nothing to export.
 
+use stoa_api::text::ip_text;
 use stoa_api::v1;
 
-use super::IPFIX;
+use super::{IPFIX, collector_path};
 use crate::warning::Warning;
 
 /// The warnings about the export.
@@ -28,5 +29,22 @@ pub(crate) fn warnings(desired: &v1::Desired) -> impl Iterator<Item = Warning> {
             .to_owned(),
         nodes: vec![format!("{IPFIX}/denials")],
     });
-    without_flows.into_iter().chain(without_nat).chain(without_log)
+    let twice = ipfix.into_iter().flat_map(|it| twice(&it.collectors));
+    without_flows.into_iter().chain(without_nat).chain(without_log).chain(twice)
+}
+
+/// Collectors at an address and port that another one has: it gets all records again, and counts them twice.
+fn twice(collectors: &[v1::IpfixCollector]) -> impl Iterator<Item = Warning> {
+    let key = |it: &v1::IpfixCollector| (it.address.clone(), it.port, it.transport);
+    collectors.iter().enumerate().filter_map(move |(at, it)| {
+        let first = collectors[..at].iter().find(|first| key(first) == key(it))?;
+        let (address, port) = (ip_text(&it.address), it.port);
+        Some(Warning {
+            text: format!(
+                "IPFIX collectors {} and {} are both {address} port {port}: it gets all records twice; remove one of them",
+                first.name, it.name
+            ),
+            nodes: vec![collector_path(&it.name), collector_path(&first.name)],
+        })
+    })
 }

@@ -9,7 +9,7 @@ use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use super::policies::Policy;
-use super::values::{Ports, overlap, range};
+use super::values::{Ports, range};
 use crate::config::model::{NatPolicy, PortSet};
 
 /// The port-allocation-type of blocks.
@@ -54,8 +54,9 @@ pub(super) fn blocks(
 
 /// Leaves that mean nothing without blocks. libyang has refused `port-set` itself.
 fn without(path: &str, given: &NatPolicy, errors: &mut ValidationErrors) {
-    let fix = format!("Set port-allocation-type to {BY_BLOCKS}, or remove it.");
-    let cause = "the policy has no blocks of ports (port-set), so each source is a subscriber";
+    let fix =
+        format!("Set port-allocation-type to {BY_BLOCKS} and port-set-size, or remove this leaf.");
+    let cause = "the policy has no port sets, so each source is a subscriber";
     if given.subscriber_mask.is_some() {
         errors.add(format!("{path}/stoa-nat:subscriber-mask-v4"), cause, &fix);
     }
@@ -114,7 +115,7 @@ fn sizes(
             format!("{path}/port-set/port-set-size"),
             format!("{size} ports of a port set are not between {BLOCK_SIZE_LEAST} and {count}: the policy has the \
                      ports {}", range(ports)),
-            "Set it to a number between them, such as 512.",
+            format!("Set it to {BLOCK_SIZE_LEAST} to {count}, such as {}.", count.min(512)),
         );
     }
     if let Some(seconds) =
@@ -123,12 +124,14 @@ fn sizes(
         errors.add(
             format!("{path}/port-set/port-set-timeout"),
             format!("{seconds} seconds are not between 1 and {BLOCK_TIMEOUT_MOST_S}"),
-            format!("Set it to {BLOCK_TIMEOUT_S}, or remove it."),
+            format!(
+                "Set it to 1 to {BLOCK_TIMEOUT_MOST_S}, or remove it: {BLOCK_TIMEOUT_S} seconds are the default."
+            ),
         );
     }
     let addresses: u64 = pools.iter().map(|(_, net)| 1_u64 << (32 - net.prefix_len())).sum();
     let blocks = addresses * u64::from(count / size.max(1));
-    if blocks > BLOCKS {
+    if is_right && blocks > BLOCKS {
         is_right = false;
         errors.add(
             format!("{path}/port-set/port-set-size"),
@@ -214,7 +217,8 @@ pub(super) fn check(policies: &[Policy<'_>], errors: &mut ValidationErrors) {
             let shared = policy
                 .pools
                 .iter()
-                .find(|(_, net)| other.pools.iter().any(|(_, it)| overlap(*net, *it)));
+                // Others that overlap are errors of any policies.
+                .find(|(_, net)| other.pools.iter().any(|(_, it)| net == it));
             if let Some((pool, net)) = shared {
                 errors.add_about(
                     super::paths::pool_path(policy.instance, policy.id, *pool),
@@ -226,14 +230,17 @@ pub(super) fn check(policies: &[Policy<'_>], errors: &mut ValidationErrors) {
         }
     }
     let of_policy = |policy: &Policy<'_>| {
-        let blocks = policy.blocks.as_ref().filter(|it| !it.message.deterministic)?;
+        let is_wrong = |it: &Blocks| it.message.deterministic || it.message.size < BLOCK_SIZE_LEAST;
+        let blocks = policy.blocks.as_ref().filter(|it| !is_wrong(it))?;
         let addresses: u64 =
             policy.pools.iter().map(|(_, net)| 1_u64 << (32 - net.prefix_len())).sum();
         let ports = policy.ports.1 - policy.ports.0 + 1;
         Some(addresses.max(1) * u64::from(ports / blocks.message.size.max(1)))
     };
     let sum: u64 = policies.iter().filter_map(of_policy).sum();
-    if sum > BLOCKS {
+    // One policy alone has been refused already.
+    let is_one = policies.iter().filter_map(of_policy).any(|it| it > BLOCKS);
+    if sum > BLOCKS && !is_one {
         errors.add(
             super::paths::INSTANCES,
             format!("{sum} port sets of all policies are more than {BLOCKS}"),

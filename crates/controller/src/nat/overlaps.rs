@@ -46,12 +46,15 @@ fn pools(policies: &[Policy<'_>], errors: &mut ValidationErrors) {
                     format!("pool {id} of policy {} of instance {}", policy.id, policy.instance)
                 }
             };
-            errors.add_about(
-                pool_path(other.instance, other.id, *other_id),
-                format!("{it} has addresses of {of}, {net}"),
-                "Use other addresses, or the same prefix: policies may share a whole pool.",
-                &[net],
-            );
+            let has_sets = policy.blocks.is_some() || other.blocks.is_some();
+            let fix = match has_sets || is_same {
+                true => "Use other addresses.",
+                false => {
+                    "Use other addresses, or the same prefix: policies may share a whole pool."
+                }
+            };
+            let path = pool_path(other.instance, other.id, *other_id);
+            errors.add_about(path, format!("{it} has addresses of {of}, {net}"), fix, &[net]);
         }
     }
 }

@@ -50,6 +50,7 @@ pub(crate) fn warnings(desired: &v1::Desired, around: Around<'_>) -> Vec<Warning
     warnings.extend(policies.iter().filter_map(|it| without_address(it, around)).take(LISTED));
     warnings.extend(policies.iter().filter_map(|it| shared_with(it, around)).take(LISTED));
     warnings.extend(policies.iter().filter_map(idle_quota).take(LISTED));
+    warnings.extend(policies.iter().filter_map(small_quota).take(LISTED));
     let looked_at = around.prefixes_to_look_at();
     let of_pools = policies.iter().take(looked_at).filter_map(|it| pool_of_others(it, around));
     warnings.extend(of_pools.take(LISTED));
@@ -123,6 +124,30 @@ fn idle_quota(policy: &v1::NatPolicy) -> Option<Warning> {
              sets of {size} ports have fewer; lower port-limit, or raise stoa-nat:max-port-sets",
             idle.ports,
             protocol_name(idle.protocol)
+        ),
+        nodes: vec![policy_path(*instance, *id)],
+    })
+}
+
+/// A quota below one port set: the rest of each is used by nobody.
+fn small_quota(policy: &v1::NatPolicy) -> Option<Warning> {
+    let v1::NatPolicy { instance, policy: id, blocks, quotas, .. } = policy;
+    let size = (*blocks)?.size;
+    let of_all = quotas.iter().filter(|it| it.protocol == 0);
+    // Of the protocols with a quota of their own, the largest says how much of a port set is used.
+    let alone = quotas.iter().filter(|it| it.protocol != 0);
+    let has_all = [1, 6, 17].iter().all(|it| quotas.iter().any(|quota| quota.protocol == *it));
+    let most = alone.max_by_key(|it| it.ports).filter(|_| has_all);
+    let small = of_all.chain(most).find(|it| it.ports < size)?;
+    let of = match small.protocol {
+        0 => "all protocols".to_owned(),
+        protocol => protocol_name(protocol),
+    };
+    Some(Warning {
+        text: format!(
+            "NAT policy {id} of instance {instance}: the port-quota of {} ports of {of} is less than one port set of \
+             {size} ports, so the rest of each is never used; raise port-limit, or lower port-set-size",
+            small.ports
         ),
         nodes: vec![policy_path(*instance, *id)],
     })

@@ -128,6 +128,53 @@ fn a_pool_with_port_sets_belongs_to_one_policy() {
     assert!(found.1.contains("a pool of policy 1 of instance 1, too"), "{found:?}");
 }
 
+/// Path, cause and fix of each error.
+fn whole_errors(policies: &[Value]) -> Vec<(String, String, String)> {
+    let value = whole(&json!([instance(policies, &[])])).to_string();
+    let parsed = crate::configuration::Configuration::parse(std::path::Path::new("test"), value);
+    let errors = parsed.map(drop).unwrap_err();
+    errors.into_iter().map(|it| (it.path, it.cause, it.fix)).collect()
+}
+
+#[test]
+fn each_fault_is_one_error_with_its_range() {
+    let zero = by_blocks(1, json!({ "port-set-size": 0 }), json!({}));
+    let found = whole_errors(&[zero]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].2, "Set it to 32 to 64512, such as 512.");
+    let timeout = by_blocks(1, json!({ "port-set-timeout": 90_000 }), json!({}));
+    let found = whole_errors(&[timeout]);
+    assert!(found[0].2.starts_with("Set it to 1 to 86400, or remove it"), "{found:?}");
+    let wide = policy(2, pool("203.0.113.0/24"));
+    let found = whole_errors(&[by_blocks(1, json!({}), sources("10.0.0.0/24")), wide]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].2, "Use other addresses.");
+}
+
+#[test]
+fn a_port_set_without_its_allocation_type_names_it() {
+    let found = whole_errors(&[policy(1, json!({ "port-set": { "port-set-size": 512 } }))]);
+    assert!(found[0].2.starts_with("Set port-allocation-type"), "{found:?}");
+}
+
+#[test]
+fn a_commit_warns_about_a_quota_below_a_port_set() {
+    let with = |quotas: &[(u32, u32)]| {
+        let quota = |(kind, ports): &(u32, u32)| json!({ "quota-type": kind, "port-limit": ports });
+        let quotas = json!({ "port-quota": quotas.iter().map(quota).collect::<Vec<_>>() });
+        warnings(&whole(&json!([instance(&[by_blocks(1, json!({}), quotas)], &[])])))
+    };
+    let found = with(&[(0, 511)]);
+    assert!(
+        found[0].contains("511 ports of all protocols is less than one port set of 512"),
+        "{found:?}"
+    );
+    assert_eq!(with(&[(0, 512)]), [] as [&str; 0]);
+    assert_eq!(with(&[(1, 10)]), [] as [&str; 0], "TCP uses all ports");
+    let found = with(&[(1, 10), (6, 400), (17, 300)]);
+    assert!(found[0].contains("400 ports of tcp"), "{found:?}");
+}
+
 #[test]
 fn quotas_need_no_port_sets() {
     let quota = json!({ "port-quota": [{ "quota-type": 6, "port-limit": 100 }] });
