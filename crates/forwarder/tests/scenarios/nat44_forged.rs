@@ -71,7 +71,7 @@ fn packets_behind_an_authentication_header_are_not_translated() {
         // Neither with a flow that others have made.
         passed(&mut lab, 1, &ask, "east");
         lab.send("west", [packet_from(1, &authenticated)]);
-        let payloads = lab.parsed("east").into_iter().map(|it| it.payload);
-        assert!(payloads.into_iter().all(|it| it.ends_with(udp)));
+        // Its receiver discards it, but nothing behind the header has changed.
+        assert!(lab.take("east").iter().all(|it| it.ends_with(udp)));
     }
 }

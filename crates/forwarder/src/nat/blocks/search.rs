@@ -58,6 +58,10 @@ impl Search<'_> {
         }
         let (mut own, mut own_at, mut is_past) = (0, None, after.is_none());
         let held = self.each_own(|step, id, block| {
+            if block.state().is_claimed() {
+                // Another worker may give it up: who gets the last block is decided when both have claimed one.
+                return ControlFlow::Continue(());
+            }
             (own, own_at) = (own + 1, own_at.or(Some(step)));
             if !is_past {
                 is_past = after == Some(id);
