@@ -126,6 +126,7 @@ pub struct OperationalState {
     pub punts: Vec<v1::PuntState>,
     pub limits: Vec<v1::LimitState>,
     pub flows: Vec<v1::FlowCounts>,
+    pub algs: Option<v1::AlgState>,
     pub conservation: v1::Conservation,
 }
 
@@ -196,6 +197,7 @@ impl OperationalState {
             punts: punts.into_rows(),
             limits: limits.limits,
             flows: limits.flows,
+            algs: limits.algs,
             conservation,
             ..OperationalState::default()
         };

@@ -80,6 +80,12 @@ impl Tool {
     pub const NFT: Self = Self { program: "nft", package: "nftables", group: "test" };
     /// `curl`.
     pub const CURL: Self = Self { program: "curl", package: "curl", group: "test" };
+    /// A server of FTP.
+    pub const VSFTPD: Self = Self { program: "vsftpd", package: "vsftpd", group: "test" };
+    /// A client of FTP.
+    pub const LFTP: Self = Self { program: "lftp", package: "lftp", group: "test" };
+    /// tftpd-hpa: a server of TFTP.
+    pub const TFTPD: Self = Self { program: "in.tftpd", package: "tftpd-hpa", group: "test" };
     /// FreeRADIUS: authenticates users.
     pub const FREERADIUS: Self =
         Self { program: "freeradius", package: "freeradius", group: "test" };

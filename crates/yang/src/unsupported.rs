@@ -133,10 +133,13 @@ const NODES: &[(&str, &str)] = &[
         "/ietf-nat:nat/instances/instance/policy/fragments-limit",
         "stoa-ip:reassembly limits the fragments that wait",
     ),
-    ("/ietf-nat:nat/instances/instance/policy/algs", "there are no application layer gateways"),
+    (
+        "/ietf-nat:nat/instances/instance/policy/algs/src-transport-port",
+        "application level gateways know a control connection by the port of its server",
+    ),
     (
         "/ietf-nat:nat/instances/instance/policy/all-algs-enable",
-        "there are no application layer gateways",
+        "only gateways that algs names are on",
     ),
     (
         "/ietf-nat:nat/instances/instance/policy/notify-pool-usage",

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Kind, Tally};
-use crate::nat::{BLOCK_TIMEOUT_S, BLOCKS_OF_SUBSCRIBER, PORTS};
+use crate::nat::{BLOCK_TIMEOUT_S, BLOCKS_OF_SUBSCRIBER, PORTS, default_alg_port};
 use crate::text::{ip_bytes, ip_text};
 use crate::v1;
 
@@ -86,7 +86,12 @@ pub fn nat_policy(tally: &mut Tally, place: usize, policy: v1::NatPolicy) {
     });
     let mut quotas = policy.quotas.clone();
     quotas.sort_by_key(|it| it.protocol);
+    let algs = policy.algs.iter().map(|it| {
+        let port = or(it.port, default_alg_port(&it.name));
+        v1::NatAlg { port, ..it.clone() }
+    });
     let entry = v1::NatPolicy {
+        algs: algs.collect(),
         blocks,
         quotas,
         mapping,

@@ -9,6 +9,7 @@ mod essential;
 mod evaluate;
 mod flow_of;
 mod flow_profiles;
+mod gateways;
 mod interface_warnings;
 mod interfaces;
 mod judged_flows;

@@ -42,6 +42,7 @@ pub(super) fn rules(acls: &Acls, errors: &mut ValidationErrors) -> Vec<v1::AclRu
             let place = Place { path, list: &acl.name, family: family_of(acl), sets: &sets };
             let mut rule = place.rule(ace, errors);
             rule.flow_profile = place.flow_profile(ace, &profiles, errors);
+            rule.alg = place.alg(ace, &rule.protocols, errors);
             rule.rate_limit = place.rate_limit(ace, rule.action(), errors);
             if let Some(more) = left {
                 left = more.checked_sub(value_count(&rule));

@@ -61,7 +61,27 @@ pub(super) fn add_flows(flows: &FlowFacts<'_>, state: &mut Map<String, Value>) {
     };
     let families: Vec<Value> = flows.counts.iter().map(family).collect();
     let acls = state.entry("ietf-access-control-list:acls").or_insert_with(|| json!({}));
-    acls["stoa-acl:flows"] = json!({ "family": families });
+    let mut of_flows = json!({ "family": families });
+    if let Some(it) = flows.algs {
+        of_flows["algs"] = algs(it);
+    }
+    acls["stoa-acl:flows"] = of_flows;
+}
+
+/// What application level gateways have done.
+fn algs(it: &v1::AlgState) -> Value {
+    let passed = it.passed.iter();
+    let passed =
+        passed.map(|it| object([("cause", text(&it.cause)), ("packets", number(it.packets))]));
+    object([
+        ("active-expectations", number(it.expectations)),
+        ("capacity", number(it.limit)),
+        ("expected-connections", number(it.expected)),
+        ("begun-connections", number(it.begun)),
+        ("expired-connections", number(it.expired)),
+        ("edited-packets", number(it.edited)),
+        ("passed", list(passed)),
+    ])
 }
 
 /// Adds the counters of rules.

@@ -110,6 +110,8 @@ pub struct FlowFacts<'a> {
     pub counts: &'a [v1::FlowCounts],
     /// All limits, those of flows among them.
     pub limits: &'a [v1::LimitState],
+    /// What application level gateways have done.
+    pub algs: Option<&'a v1::AlgState>,
 }
 
 /// What is known of address translation.

@@ -118,6 +118,29 @@ pub(super) fn flows(page: &mut Page<'_>, all: &[v1::FlowCounts]) -> fmt::Result 
     Ok(())
 }
 
+/// Application level gateways. What is expected now is a limit.
+pub(super) fn algs(page: &mut Page<'_>, algs: Option<&v1::AlgState>) -> fmt::Result {
+    let Some(it) = algs.filter(|it| it.expected > 0 || it.passed.iter().any(|it| it.packets > 0))
+    else {
+        return Ok(());
+    };
+    let families = [
+        (
+            "alg_expected",
+            "Announcements whose connection application level gateways expect",
+            it.expected,
+        ),
+        ("alg_begun", "Expected connections that have begun", it.begun),
+        ("alg_expired", "Expected connections that did not come in time", it.expired),
+        ("alg_edited", "Announcements that got another address or port", it.edited),
+    ];
+    for (name, help, value) in families {
+        page.counters(name, "", help, std::iter::once((<[(&str, &str); 0]>::default(), value)))?;
+    }
+    let passed = it.passed.iter().map(|it| ([("cause", it.cause.clone())], it.packets));
+    page.counters("alg_passed", "packets", "Announcements that passed as they were", passed)
+}
+
 /// Packet accounting.
 pub(super) fn accounting(page: &mut Page<'_>, accounting: &v1::Conservation) -> fmt::Result {
     let counters = [

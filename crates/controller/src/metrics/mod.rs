@@ -85,6 +85,7 @@ impl Collector for Scrape {
             families::routes(&mut page, &operational.route_counts)?;
             families::limits(&mut page, &operational.limits)?;
             families::flows(&mut page, &operational.flows)?;
+            families::algs(&mut page, operational.algs.as_ref())?;
             families::accounting(&mut page, &operational.conservation)?;
             let facts = Facts {
                 interfaces: &operational.interfaces,

@@ -166,6 +166,7 @@ fn desired_policy(policy: &Policy<'_>, exempt: &[Ipv4Net]) -> v1::NatPolicy {
         blocks: policy.blocks.as_ref().map(|it| it.message),
         quotas: policy.quotas.clone(),
         silent: policy.is_silent,
+        algs: policy.algs.clone(),
     }
 }
 

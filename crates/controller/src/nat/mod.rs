@@ -3,6 +3,7 @@
 
 mod blocks;
 mod capability;
+mod gateways;
 mod mappings;
 mod overlaps;
 mod paths;

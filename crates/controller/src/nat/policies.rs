@@ -8,6 +8,7 @@ use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use super::blocks::{Blocks, blocks, quotas};
+use super::gateways::algs;
 use super::paths::{instance_path, policy_path, pool_path};
 use super::values::{Ports, ip4, ports, unicast};
 use crate::config::model::{
@@ -34,6 +35,7 @@ pub(super) struct Policy<'a> {
     /// What a subscriber may have.
     pub(super) quotas: Vec<v1::NatPortQuota>,
     pub(super) is_silent: bool,
+    pub(super) algs: Vec<v1::NatAlg>,
 }
 
 /// A leaf with a few values of which Stoa has some.
@@ -150,6 +152,7 @@ fn policy<'a>(
         blocks,
         quotas,
         is_silent: given.refusal.as_deref() == Some("silent"),
+        algs: algs(given, &path, errors),
     })
 }
 

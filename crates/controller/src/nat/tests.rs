@@ -2,6 +2,7 @@
 
 mod backends;
 mod blocks;
+mod gateways;
 mod state;
 
 use std::path::Path;
@@ -159,7 +160,7 @@ fn wrong_policies_are_refused_with_their_paths() {
         ("port-allocation-type", json!("random"), "keeps its port if it is free"),
         ("mapping-type", json!("adm"), "\"adm\""),
         ("fragment-behavior", json!("out-of-order"), "fragments follow the first one"),
-        ("all-algs-enable", json!(true), "no application layer gateways"),
+        ("all-algs-enable", json!(true), "only gateways that algs names"),
     ] {
         let found = of(json!({ leaf: value }));
         assert_eq!(found.0, path(leaf));

@@ -51,9 +51,9 @@ impl Service {
         let filter = self.checked(request.filter)?;
         let states = flow_counts::read(&self.connection, filter).await.map_err(failed)?;
         let listed = self.connection.client().list_limits(v1::ListLimitsRequest {}).await;
-        let v1::ListLimitsReply { mut limits, flows } = listed.map_err(failed)?.into_inner();
+        let v1::ListLimitsReply { mut limits, flows, algs } = listed.map_err(failed)?.into_inner();
         limits.retain(|limit| LIMITS.contains(&limit.name.as_str()));
-        Ok(v1::SummarizeFlowsReply { states, families: flows, limits })
+        Ok(v1::SummarizeFlowsReply { states, families: flows, limits, algs })
     }
 
     /// The flows that meet a filter.

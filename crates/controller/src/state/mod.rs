@@ -108,6 +108,7 @@ pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> 
             states: &operational.flow_states,
             counts: &operational.flows,
             limits: &operational.limits,
+            algs: operational.algs.as_ref(),
         }),
         zone_pairs: None,
         nat: operational.nat_facts(),

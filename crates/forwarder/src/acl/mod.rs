@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use stoa_tables::classifier::{ClassifierReader, NO_RULE, RelevantBits};
 
+use crate::flow::alg::Alg;
 use crate::flow::tracker::Admission;
 use hits::Hits;
 use log::RuleLog;
@@ -60,12 +61,14 @@ pub struct Tracks {
     pub rule: u32,
     /// The number of its [`Profile`](crate::flow::profiles::Profile).
     pub profile: u8,
+    /// The application level gateway of its flows.
+    pub alg: Option<Alg>,
 }
 
 impl Tracks {
     /// Of a flow that a rule admits. `is_last`: no other one is asked about its packet.
     fn admission(self, policy: Policy, is_last: bool) -> Admission {
-        let (Self { rule, profile }, Policy { epoch, has_outputs, .. }) = (self, policy);
+        let (Self { rule, profile, .. }, Policy { epoch, has_outputs, .. }) = (self, policy);
         Admission { epoch, rule, profile, is_confirmed: is_last || !has_outputs }
     }
 }
@@ -83,6 +86,8 @@ pub struct Policy {
     pub has_nat: bool,
     /// Whether nothing decides about IPv4 packets: neither lists nor zones.
     pub is_bare: bool,
+    /// Whether flows of some rule or policy have an application level gateway.
+    pub has_algs: bool,
 }
 
 /// A rule as workers need it.

@@ -12,6 +12,8 @@
 //! is judged by how it began: a segment in the middle of a connection meets the rules for its SYN.
 
 mod cookies;
+mod edit;
+mod gateways;
 mod look_up;
 mod segments;
 mod settle;
@@ -68,6 +70,15 @@ impl Tracking {
             later: LaneSet::first_of(0),
             answers: Vec::with_capacity(2 * VECTOR),
             now: Now { tick: 0, ms: 0 },
+        }
+    }
+
+    /// A vector begins, whose lanes have these flags.
+    fn begin(&mut self, now: Now, flags: &[u16]) {
+        self.now = now;
+        self.known[..flags.len()].fill(Match::NONE);
+        for (is_anew, flags) in self.is_anew.iter_mut().zip(flags) {
+            *is_anew = flags & flags::TRACKED != 0;
         }
     }
 
@@ -170,12 +181,8 @@ impl<F: Family> AclNode<F> {
     /// not go on along the arc.
     #[inline(never)]
     fn track(&mut self, cx: &mut Context<'_>, vector: &mut Vector, policy: Policy) -> bool {
-        let (lanes, is_alone) = (vector.len(), cx.workers() == 1);
-        self.tracking.now = self.shared.flows.now(cx.now);
-        self.tracking.known[..lanes].fill(Match::NONE);
-        for (is_anew, flags) in self.tracking.is_anew.iter_mut().zip(&vector.flags[..lanes]) {
-            *is_anew = flags & flags::TRACKED != 0;
-        }
+        let (lanes, is_alone, reader) = (vector.len(), cx.workers() == 1, cx.reader);
+        self.tracking.begin(self.shared.flows.now(cx.now), &vector.flags[..lanes]);
         let Some(tracker) = tracker(cx) else { return false };
         let side = tracker.of(F::IS_IP4);
         side.begin();
@@ -190,11 +197,15 @@ impl<F: Family> AclNode<F> {
         let of = Steady { now: self.tracking.now, epoch: policy.epoch, is_alone };
         let left = self.pass_steady(side, vector, of);
         let is_armed = self.shared.flows.syn_cookies().is_armed();
-        let may_splice = self.shared.flows.splices(F::IS_IP4).is_prepared();
+        let may_alter = self.shared.flows.may_alter(F::IS_IP4);
+        let expects = self.shared.flows.expectations().is_any();
         let mut is_any = false;
         for lane in left.iter() {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);
             let Some(id) = known.id() else {
+                if expects && self.begins_expected(side, (vector, lane), policy, &mut is_any) {
+                    continue;
+                }
                 if self.is_about_a_flow(side, vector, lane) {
                     vector.flags[lane] |= flags::ADMITTED;
                     self.ids[lane] = 0;
@@ -207,8 +218,8 @@ impl<F: Family> AclNode<F> {
             let fate = if !known.is_received() && of_worker.0.is_translated(id) {
                 // Nobody sends the packets of the other side of the router to this one.
                 Fate::Drop(Drop::Nat44Untranslated)
-            } else if may_splice && of_worker.0.is_spliced(id) {
-                self.fate_of_spliced(of_worker, (vector, lane), flow, policy)
+            } else if may_alter && of_worker.0.is_altered(id) {
+                self.fate_of_altered(reader, of_worker, (vector, lane), flow, policy)
             } else {
                 self.fate(of_worker, (vector, lane), flow, policy)
             };
@@ -316,6 +327,8 @@ impl<F: Family> AclNode<F> {
         let (is_reply, is_current) =
             (direction == Direction::Reply, is_current(&flow, policy.epoch));
         let now = self.tracking.now;
+        let is_kept = !is_current && policy.has_algs && side.keep_expected(id, policy.epoch, now);
+        let is_current = is_current || is_kept;
         if !is_current && policy.has_nat && side.is_translated(id) {
             if policy.is_bare {
                 side.settle(id, policy.epoch, now);
@@ -357,6 +370,7 @@ impl<F: Family> AclNode<F> {
             return false;
         }
         let now = self.shared.flows.now(cx.now);
+        self.shared.flows.expectations().sweep(now.tick);
         tracker(cx).is_some_and(|tracker| tracker.maintain(now))
     }
 }

@@ -335,10 +335,11 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListLimitsRequest>,
     ) -> Answer<v1::ListLimitsReply> {
-        let read = |state: &ForwarderState| (state.list_limits(), state.flow_counts());
-        let (mut limits, flows) = self.read(read).await?;
+        let read =
+            |state: &ForwarderState| (state.list_limits(), state.flow_counts(), state.alg_state());
+        let (mut limits, flows, algs) = self.read(read).await?;
         limits.push(self.requests.limit());
-        Ok(Response::new(v1::ListLimitsReply { limits, flows }))
+        Ok(Response::new(v1::ListLimitsReply { limits, flows, algs: Some(algs) }))
     }
 
     async fn start_trace(

@@ -11,6 +11,7 @@ use stoa_engine::quiescence::Quiescence;
 use stoa_tables::flow_table::{FlowCapacity, FlowError, FlowReader, FlowTable, Secret};
 use stoa_tables::lpm::Kernel;
 
+use super::alg::{AlgFlows, Expectations};
 use super::profiles::Profiles;
 use super::selection::{Selection, SharedSelection};
 use super::splice::Splices;
@@ -69,6 +70,7 @@ struct Family {
     capacity: [u32; 2],
     counts: Box<[FlowCounts]>,
     splices: Splices,
+    algs: AlgFlows,
 }
 
 /// The tables of both families.
@@ -87,6 +89,7 @@ pub struct Flows {
     /// How many flows are translated.
     translated: AtomicU32,
     exports: Exports,
+    expectations: Expectations,
 }
 
 /// How many flows fit.
@@ -134,7 +137,8 @@ impl Family {
         let capacity = [capacity.ip4 + capacity.ip6, capacity.translated_ip4];
         table.limit_sources(source_limit(capacity[0].max(capacity[1])));
         let (table, splices) = (Mutex::new(table), Splices::default());
-        Ok(Self { table, reader, capacity, counts, splices })
+        let algs = AlgFlows::default();
+        Ok(Self { table, reader, capacity, counts, splices, algs })
     }
 }
 
@@ -165,6 +169,7 @@ impl Flows {
             traffic: (0..workers.max(1)).map(|_| Traffic::default()).collect(),
             translated: AtomicU32::new(0),
             exports: Exports::new(random::<1>()[0]),
+            expectations: Expectations::new(random::<1>()[0] as u32),
         })
     }
 
@@ -206,10 +211,36 @@ impl Flows {
         &self.family(is_ip4).splices
     }
 
+    /// Whether flows of a family may be spliced, or may have gateways.
+    #[inline(always)]
+    pub fn may_alter(&self, is_ip4: bool) -> bool {
+        let family = self.family(is_ip4);
+        family.splices.is_prepared() || family.algs.is_prepared()
+    }
+
     /// Has workers be able to splice flows; whether there is memory.
     pub fn prepare_splices(&self) -> bool {
         let all = [&self.four, &self.six];
         all.iter().all(|family| family.splices.prepare(family.capacity.iter().sum()))
+    }
+
+    /// The flows of a family that have application level gateways.
+    #[inline(always)]
+    pub fn alg_flows(&self, is_ip4: bool) -> &AlgFlows {
+        &self.family(is_ip4).algs
+    }
+
+    /// The connections that gateways expect.
+    #[inline(always)]
+    pub fn expectations(&self) -> &Expectations {
+        &self.expectations
+    }
+
+    /// Has flows be able to have gateways; whether there is memory.
+    pub fn prepare_algs(&self) -> bool {
+        let all = [&self.four, &self.six];
+        self.expectations.prepare()
+            && all.iter().all(|family| family.algs.prepare(family.capacity.iter().sum()))
     }
 
     /// How many flows of a family fit, translated ones among them.

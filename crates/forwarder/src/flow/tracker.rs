@@ -5,6 +5,7 @@
 
 mod answer;
 mod create;
+mod gateway;
 mod pieces;
 mod seen;
 mod spliced;
@@ -23,6 +24,7 @@ use stoa_tables::flow_table::{
 };
 use stoa_wire::protocol;
 
+use super::alg::AlgFlow;
 use super::exchange::Exchange;
 use super::fields::Kind;
 use super::flows::{FlowCounts, Flows, Now};
@@ -32,6 +34,7 @@ use super::tcp::Direction;
 use super::timeouts::Class;
 use crate::drops::Drop;
 use crate::ipfix::ring::Writer;
+pub use gateway::Listener;
 pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
@@ -117,6 +120,8 @@ pub struct Side {
     /// Whether the vector that is being processed has created flows, and has asked for free ids.
     has_created: bool,
     has_reclaimed: bool,
+    /// What the gateway of a flow keeps that was taken.
+    carried: Option<AlgFlow>,
 }
 
 impl Side {
@@ -140,6 +145,7 @@ impl Side {
             sweep: None,
             has_created: false,
             has_reclaimed: false,
+            carried: None,
         }
     }
 

@@ -394,7 +394,10 @@ impl Maker<'_> {
                 None => self.side.create_translated(first.key, &first.packet, &it, self.now),
             };
             return match opened {
-                Opened::New => Ok(ends_of(&reply_key)),
+                Opened::New => {
+                    self.begin_alg(first, uses.number, &reply_key);
+                    Ok(ends_of(&reply_key))
+                }
                 Opened::PortTaken => continue,
                 Opened::Existing(_) => Err(Drop::FlowContended),
                 Opened::Untracked => Err(Drop::TcpNoConnection),
@@ -402,5 +405,14 @@ impl Maker<'_> {
             };
         }
         Err(Drop::Nat44NoPort)
+    }
+
+    /// A flow that was just created gets the gateway that its policy names. The server of its control connection is the
+    /// end that replies.
+    fn begin_alg(&mut self, first: &First<'_>, number: u32, reply_key: &FlowKey) {
+        let Tuple::Ip4(reply) = reply_key.tuple else { return };
+        if let Some(alg) = self.nat.alg_of(number, (reply.protocol, reply.source_port)) {
+            self.side.begin_alg(&first.key, alg, &first.packet, self.now);
+        }
     }
 }

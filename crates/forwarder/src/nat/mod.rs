@@ -16,6 +16,7 @@ mod create;
 mod errors;
 mod events;
 mod first;
+mod gateways;
 mod input;
 mod lanes;
 pub mod mappings;
@@ -27,6 +28,7 @@ pub mod vrfs;
 mod worker;
 
 pub use errors::restore;
+pub use gateways::{AlgPort, external_port};
 pub use input::make_input;
 pub use output::make_output;
 pub use worker::{NatWorker, Traffic};
@@ -186,6 +188,8 @@ pub struct Policy {
     pub quota: Option<Quota>,
     /// Whether senders of packets without a port get no ICMP.
     pub is_silent: bool,
+    /// Application level gateways of its flows.
+    pub algs: Vec<AlgPort>,
     /// Counters.
     pub counts: Arc<Counts>,
 }
@@ -334,6 +338,7 @@ mod tests {
             allocation: Allocation::default(),
             quota: None,
             is_silent: false,
+            algs: Vec::new(),
             counts: Arc::default(),
         }
     }

@@ -15,6 +15,8 @@ mod acl_stateful_attacks;
 mod acl_stateful_changes;
 mod address_conflicts;
 mod advertising;
+mod alg_ftp;
+mod alg_tftp;
 mod all_features;
 mod anycast;
 mod arcs;

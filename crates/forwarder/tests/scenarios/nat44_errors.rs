@@ -7,7 +7,7 @@ use stoa_forwarder::nat::Mapping;
 use stoa_wire::checksum::{finish, sum};
 use stoa_wire::{ipv4, protocol};
 
-use crate::acl_stateful_attacks::with_ttl;
+use crate::acl_stateful_attacks::{halves, with_ttl};
 use crate::harness::*;
 use crate::nat44::{POOL, masquerade, net, passed, policy, refused, translated};
 
@@ -133,4 +133,48 @@ fn the_path_mtu_is_found_through_the_router() {
     let sent = lab.take("east");
     assert_eq!(sent.len(), 2);
     assert!(sent.iter().all(|frame| frame[14 + 12..14 + 16] == our4(2).octets()));
+}
+
+/// Nobody reports later fragments (RFC 1122 section 3.2.2): what is quoted has the ports.
+#[test]
+fn errors_about_first_fragments_and_other_protocols_are_translated() {
+    let router = Ipv4Addr::new(203, 0, 113, 1);
+    let mut lab = Lab::new(&masquerade());
+    let whole = udp_ports(host4(1), host4(2), (5000, 53), &[7; 64]);
+    let [first, _] = halves(&whole, 9);
+    // A tunnel, and what nobody knows.
+    let others = [protocol::GRE, 200].map(|number| {
+        ip4(&ipv4::Builder::new(host4(1), host4(2), number), &[0, 0, 8, 0, 1, 2, 3, 4, 5, 6])
+    });
+    for asked in others.into_iter().chain([first]) {
+        lab.send("west", [packet_from(1, &asked)]);
+        let sent = lab.take("east").pop().unwrap()[14..].to_vec();
+        assert_eq!(lab.dropped(), []);
+        for source in [router, host4(2)] {
+            let packet = error((source, our4(2)), (11, 0, 0), &sent[..28]);
+            let back = passed(&mut lab, 2, &packet, "west");
+            assert_eq!(back.addresses(), (source.to_string(), "10.0.1.2".into()));
+            assert_quotes(&back, &asked, 28);
+        }
+    }
+}
+
+#[test]
+fn errors_about_hairpinned_packets_reach_both_ends() {
+    let of = NatPolicy { pools: vec![net(POOL, 32)], ..policy(Mapping::EndpointIndependent) };
+    let mut lab = Lab::new(&translated(of));
+    for (host, port) in [(1, 5000), (3, 6000)] {
+        let ask = udp_ports(host4(host), host4(2), (port, 53), b"ask");
+        passed(&mut lab, host, &ask, "east");
+    }
+    let hello = udp_ports(host4(1), POOL, (5000, 6000), b"hello");
+    lab.send("west", [packet_from(1, &hello)]);
+    let received = lab.take("north").pop().unwrap()[14..].to_vec();
+    // Its receiver reports it to the external end that it has seen; the sender learns about what it has sent.
+    for length in [28, received.len()] {
+        let packet = error((host4(3), POOL), (3, 3, 0), &received[..length]);
+        let back = passed(&mut lab, 3, &packet, "west");
+        assert_eq!(back.addresses(), (POOL.to_string(), "10.0.1.2".into()));
+        assert_quotes(&back, &hello, length);
+    }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
-use stoa_api::v1::{FlowCount, LimitState, SummarizeFlowsReply, SummarizeFlowsRequest};
+use stoa_api::v1::{AlgState, FlowCount, LimitState, SummarizeFlowsReply, SummarizeFlowsRequest};
 
 use super::flow_filter::FlowFilter;
 use super::flows::none;
@@ -36,6 +36,10 @@ pub async fn show(
     }
     writeln!(out)?;
     write(&families(&all), out)?;
+    if let Some(algs) = all.algs.as_ref().filter(|it| is_used(it)) {
+        writeln!(out)?;
+        write(&gateways(algs), out)?;
+    }
     Ok(())
 }
 
@@ -83,6 +87,51 @@ fn families(all: &SummarizeFlowsReply) -> Table {
     table
 }
 
+fn algs_to_json(it: &AlgState) -> Value {
+    let passed = it.passed.iter();
+    let passed: serde_json::Map<String, Value> =
+        passed.map(|it| (it.cause.clone(), it.packets.into())).collect();
+    json!({
+        "expected_now": it.expectations,
+        "limit": it.limit,
+        "announced": it.expected,
+        "begun": it.begun,
+        "expired": it.expired,
+        "edited": it.edited,
+        "passed": passed,
+    })
+}
+
+/// Whether application level gateways have done something.
+fn is_used(algs: &AlgState) -> bool {
+    algs.expected > 0 || algs.passed.iter().any(|it| it.packets > 0)
+}
+
+fn gateways(algs: &AlgState) -> Table {
+    let columns = [
+        ">expected now",
+        ">limit",
+        ">announced",
+        ">begun",
+        ">expired",
+        ">edited",
+        "passed as they were",
+    ];
+    let mut table = table(&columns);
+    let passed = algs.passed.iter().filter(|it| it.packets > 0);
+    let passed: Vec<String> = passed.map(|it| format!("{} {}", it.packets, it.cause)).collect();
+    table.add_row(vec![
+        count(algs.expectations),
+        count(algs.limit),
+        count(algs.expected),
+        count(algs.begun),
+        count(algs.expired),
+        count(algs.edited),
+        Cell::new(if passed.is_empty() { "-".to_owned() } else { passed.join(", ") }),
+    ]);
+    table
+}
+
 fn to_json(all: &SummarizeFlowsReply) -> Value {
     let state = |it: &FlowCount| {
         json!({
@@ -105,15 +154,19 @@ fn to_json(all: &SummarizeFlowsReply) -> Value {
             "source_limited": it.source_limited,
         })
     };
-    json!({
+    let mut json = json!({
         "states": all.states.iter().map(state).collect::<Vec<_>>(),
         "families": all.families.iter().map(family).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(algs) = &all.algs {
+        json["algs"] = algs_to_json(algs);
+    }
+    json
 }
 
 #[cfg(test)]
 mod tests {
-    use stoa_api::v1::FlowCounts;
+    use stoa_api::v1::{AlgPassed, FlowCounts};
 
     use super::*;
 
@@ -131,6 +184,7 @@ mod tests {
             states: vec![state],
             families: vec![family],
             limits: vec![limit],
+            algs: Some(AlgState::default()),
         };
         let text = format!("{}\n{}", states(&all.states), families(&all));
         for part in ["udp-new", "1,200", "1,500", "65,536", "31"] {
@@ -138,5 +192,26 @@ mod tests {
         }
         assert_eq!(to_json(&all)["states"][0]["suspended"], 7);
         assert_eq!(to_json(&all)["families"][0]["capacity"], 65_536);
+        assert!(!is_used(&all.algs.unwrap_or_default()));
+    }
+
+    #[test]
+    fn a_summary_has_what_gateways_have_done() {
+        let passed = [("split", 3), ("foreign", 0)];
+        let passed = passed.map(|(cause, packets)| AlgPassed { cause: cause.into(), packets });
+        let algs =
+            AlgState { limit: 2_048, begun: 41, passed: passed.into(), ..AlgState::default() };
+        assert!(is_used(&algs));
+        let text = gateways(&algs).to_string();
+        for part in ["2,048", "41", "3 split"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("foreign"), "{text}");
+        let json =
+            to_json(&SummarizeFlowsReply { algs: Some(algs), ..SummarizeFlowsReply::default() });
+        assert_eq!(
+            (&json["algs"]["passed"]["split"], &json["algs"]["begun"]),
+            (&3.into(), &41.into())
+        );
     }
 }

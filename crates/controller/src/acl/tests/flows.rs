@@ -106,3 +106,27 @@ fn a_flow_profile_completes_its_rules() {
     let errors = parsed(rule(true), json!({ "name": "other" })).unwrap_err();
     assert!(!errors.is_empty());
 }
+
+#[test]
+fn a_gateway_needs_flows_of_its_protocol() {
+    let with = |protocol: &str, alg: &str, is_stateful: bool| {
+        let mut rule =
+            rule("out", &json!({ protocol: { "destination-port": { "port": 21 } } }), "accept");
+        rule["actions"]["stoa-acl:stateful"] = json!(is_stateful);
+        rule["actions"]["stoa-acl:alg"] = json!(alg);
+        list("edge", &[rule])
+    };
+    assert_eq!(configuration(&[with("tcp", "ftp", true)]).desired.acl_rules[0].alg, "ftp");
+    assert_eq!(configuration(&[with("udp", "tftp", true)]).desired.acl_rules[0].alg, "tftp");
+    for (wrong, cause) in [
+        (with("tcp", "ftp", false), "not stateful"),
+        (with("udp", "ftp", true), "are TCP"),
+        (with("tcp", "tftp", true), "are UDP"),
+    ] {
+        let text = json!({ "ietf-access-control-list:acls": { "acl": [wrong] } });
+        let errors = Configuration::parse(Path::new("test"), text.to_string()).unwrap_err();
+        let list = "/ietf-access-control-list:acls/acl[name='edge']";
+        assert_eq!(errors[0].path, format!("{list}/aces/ace[name='out']/actions/stoa-acl:alg"));
+        assert!(errors[0].cause.contains(cause), "{}", errors[0].cause);
+    }
+}

@@ -177,6 +177,8 @@ pub struct Actions {
     pub stateful: bool,
     #[serde(default, rename = "stoa-acl:flow-profile")]
     pub flow_profile: Option<String>,
+    #[serde(default, rename = "stoa-acl:alg")]
+    pub alg: Option<String>,
     #[serde(default, rename = "stoa-acl:rate-limit")]
     pub rate_limit: RateLimit,
 }

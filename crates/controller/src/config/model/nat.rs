@@ -62,6 +62,19 @@ pub struct NatPolicy {
     pub refusal: Option<String>,
     #[serde(default)]
     pub external_realm: ExternalRealm,
+    #[serde(default)]
+    pub algs: Vec<NatAlg>,
+}
+
+/// An application level gateway.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NatAlg {
+    pub name: String,
+    pub transport_protocol: Option<u32>,
+    #[serde(default)]
+    pub dst_transport_port: NatPorts,
+    pub status: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -44,6 +44,15 @@ struct Judged<'a> {
     begins_none: bool,
 }
 
+impl Task<'_> {
+    /// The flow of a packet that a rule has judged anew has the gateway of that rule.
+    fn renew_alg(&self, side: &mut Side, judged: &Judged<'_>, rule: Tracks) {
+        if self.policy.has_algs || self.shared.flows.may_alter(!judged.key.is_ip6()) {
+            side.renew_alg(&judged.key, rule.alg, &judged.packet, judged.now);
+        }
+    }
+}
+
 /// Decides about lanes by the rule that each of them meets; whether any does not go on along the arc.
 #[inline(never)]
 pub(in crate::acl) fn settle_all<F: Family>(
@@ -174,13 +183,14 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
             let is_current = is_current(&side.reader().entry(id), task.policy.epoch);
             if !is_current && found.direction() == Direction::Original {
                 side.judge(id, admission, judged.now);
+                task.renew_alg(side, judged, rule);
             }
             pass(task, side, judged, found);
         }
         return Settled::Pass(0);
     }
     if judged.known.is_some() {
-        return join(task, side, judged, (judged.known, admission));
+        return join(task, side, judged, (judged.known, admission), rule);
     }
     // Replies of ICMP, errors and later fragments begin no flow: the rule accepts them as any other one does.
     if judged.begins_none || !fits(judged.packet.kind, judged.ports, Direction::Original) {
@@ -193,7 +203,7 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
         return Settled::Pass(flags::DEFERRED);
     }
     match side.create(judged.key, &judged.packet, admission, judged.now) {
-        Opened::Existing(found) => join(task, side, judged, (found, admission)),
+        Opened::Existing(found) => join(task, side, judged, (found, admission), rule),
         Opened::New if has_cookie && !side.begin_splice(&judged.key, &judged.packet) => {
             Settled::Drop(Drop::SynCookie)
         }
@@ -201,7 +211,12 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
             cookies.count_refused(side.worker());
             Settled::Drop(Drop::SynCookie)
         }
-        opened => settled(opened),
+        opened => {
+            if let (Opened::New, Some(alg)) = (opened, rule.alg.filter(|_| !has_cookie)) {
+                side.begin_alg(&judged.key, alg, &judged.packet, judged.now);
+            }
+            settled(opened)
+        }
     }
 }
 
@@ -234,6 +249,7 @@ fn join(
     side: &mut Side,
     judged: &Judged<'_>,
     (found, admission): (Match, Admission),
+    rule: Tracks,
 ) -> Settled {
     let (Some(id), direction) = (found.id(), found.direction()) else { return Settled::Pass(0) };
     if !fits(judged.packet.kind, judged.ports, direction) {
@@ -246,13 +262,18 @@ fn join(
     }
     if direction == Direction::Original && !is_current(&flow, task.policy.epoch) {
         side.judge(id, admission, judged.now);
+        task.renew_alg(side, judged, rule);
     }
     match side.follow((id, direction), &judged.packet, (judged.now, task.policy.epoch)) {
         Followed::Pass { is_admitted } => Settled::Pass(tracked(is_admitted)),
         Followed::Drop(reason) => Settled::Drop(reason),
         Followed::Replace => {
             side.remove(id);
-            settled(side.create(judged.key, &judged.packet, admission, judged.now))
+            let opened = side.create(judged.key, &judged.packet, admission, judged.now);
+            if let (Opened::New, Some(alg)) = (opened, rule.alg) {
+                side.begin_alg(&judged.key, alg, &judged.packet, judged.now);
+            }
+            settled(opened)
         }
     }
 }

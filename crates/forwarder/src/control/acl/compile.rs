@@ -161,7 +161,8 @@ impl ForwarderState {
                 let numbers = &self.capabilities.acl.interfaces;
                 add_entries((rule, |name| numbers.of(name)), set.is_ip4, &mut all);
                 reads_interfaces |= rule.reads_interfaces();
-                let tracks = Tracks { rule: installed.number, profile: installed.profile };
+                let tracks =
+                    Tracks { rule: installed.number, profile: installed.profile, alg: rule.alg };
                 let tracks = rule.is_stateful.then_some(tracks);
                 let (hits, limit) = (installed.hits.clone(), installed.limit.clone());
                 let log = installed.log.clone();

@@ -20,6 +20,7 @@ use crate::acl::interfaces::Ends;
 use crate::acl::keys::{self, Ip4, Ip6};
 use crate::control::desired::AclRuleKey;
 use crate::control::forwarder_state::ForwarderState;
+use crate::flow::alg::EXPECTED;
 use crate::flow::fields::{PacketFields, of_ip4, of_ip6};
 
 /// The drop reasons of packets that lists refuse.
@@ -173,7 +174,7 @@ impl ForwarderState {
         let vrf = flow_vrf(self.shared.attributes.vrf_of(packet.record.rx_if));
         let reader = self.shared.flows.reader(packet.is_ip4);
         let flow = reader.entry(reader.find(&packet.key(vrf)).id()?);
-        let rule = self.rule_numbers().get(&flow.rule()).map(|key| (*key).clone());
+        let rule = self.rule_numbers().get(&(flow.rule() & !EXPECTED)).map(|key| (*key).clone());
         flow.is_live().then_some(rule)
     }
 

@@ -8,6 +8,7 @@
 mod arguments;
 mod compile;
 mod decision;
+mod gateways;
 mod interfaces;
 mod listing;
 mod log;
@@ -29,6 +30,7 @@ use super::forwarder_state::ForwarderState;
 use crate::acl::hits::{HitTable, Hits};
 use crate::acl::log::RuleLog;
 use crate::acl::{AccessLists, Classifier, Policy, RuleLimit, Tree};
+use crate::flow::alg::EXPECTED;
 
 /// Lists in their order, and whether for IPv4.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +53,7 @@ fn sets_of(acls: &AclSets) -> impl Iterator<Item = Set> {
 }
 
 /// Numbers of rules, which are used again after so many.
-const RULE_NUMBERS: u32 = 1 << 24;
+const RULE_NUMBERS: u32 = EXPECTED;
 
 /// A rule with its counters.
 #[derive(Clone, Debug)]
@@ -59,7 +61,7 @@ struct Installed {
     key: AclRuleKey,
     rule: AclRule,
     hits: Arc<Hits>,
-    /// Which flows have, below 2^24.
+    /// Which flows have, below 2^23.
     number: u32,
     /// The number of its flow profile.
     profile: u8,
@@ -100,6 +102,7 @@ pub(super) struct AccessListState {
     has_outputs: bool,
     /// Whether addresses are translated: then flows are followed, too. Those of IPv6 only for stateful rules.
     has_nat: bool,
+    has_nat_algs: bool,
     has_stateful_rules: bool,
     /// Whether IPv6 flows are followed.
     is_followed6: bool,
@@ -205,6 +208,7 @@ impl AccessListState {
             is_stateful,
             has_nat: self.has_nat,
             is_bare: !is_listed && !self.zones.has_features(),
+            has_algs: self.has_nat_algs || all.clone().any(|it| stateful::has_algs(it)),
         };
         let policy = (is_stateful || self.has_nat).then_some(policy);
         AccessLists::of(all.cloned().collect(), policy).with_zones(zones)
@@ -255,6 +259,7 @@ impl ForwarderState {
         let lists: BTreeSet<&String> = touched.acl_rules.keys().map(|(acl, _)| acl).collect();
         self.capabilities.acl.read_lists(&lists, desired, &self.shared.hits);
         self.capabilities.acl.number_profiles(&self.shared.flows)?;
+        self.prepare_algs(step.desired().nat.has_algs());
         self.number_interfaces();
         let has_zones = self.prepare_zones(step);
         let needed = self.needed_sets(step, &lists);
@@ -316,7 +321,9 @@ impl ForwarderState {
             changed.extend(acls.attached.iter().filter(|(_, it)| has_new(it)).map(|(at, _)| *at));
         }
         let has_nat = !step.desired().nat.is_empty();
-        let is_nat_changed = std::mem::replace(&mut acls.has_nat, has_nat) != has_nat;
+        let has_algs = step.desired().nat.has_algs();
+        let is_nat_changed = std::mem::replace(&mut acls.has_nat, has_nat) != has_nat
+            || std::mem::replace(&mut acls.has_nat_algs, has_algs) != has_algs;
         let mut is_any = !new.is_empty() || !acls.withdrawn.is_empty() || is_nat_changed;
         let mut is_changed = !new.is_empty();
         acls.sets.extend(new.drain());

@@ -13,6 +13,7 @@ use crate::control::desired::AclRuleKey;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::limit_listing::limit;
 use crate::control::listing::octets;
+use crate::flow::alg::EXPECTED;
 use crate::flow::flows::{FlowSums, Now};
 use crate::flow::profiles::{profile_of, without_profile};
 use crate::flow::selection::{Selection, VRF_SLOT};
@@ -28,6 +29,11 @@ pub(in crate::control) type FlowPosition = (bool, u32);
 /// Whether a classifier has stateful rules.
 pub(super) fn is_stateful(classifier: &Classifier) -> bool {
     classifier.rules.iter().any(|rule| rule.tracks.is_some())
+}
+
+/// Whether some of its rules name application level gateways.
+pub(super) fn has_algs(classifier: &Classifier) -> bool {
+    classifier.rules.iter().any(|rule| rule.tracks.is_some_and(|it| it.alg.is_some()))
 }
 
 impl ForwarderState {
@@ -163,6 +169,7 @@ impl ForwarderState {
             let capacity = flows.capacity_of(is_ip4, false).into();
             limits.push(limit(name, Some(used), capacity, refused, &fix));
         }
+        self.add_alg_limit(limits);
     }
 
     /// What became of flows, by family.
@@ -261,7 +268,8 @@ impl ForwarderState {
         let class = Class::ALL.get(usize::from(without_profile(flow.class()))).copied()?;
         let [sent, replied] = [Direction::Original, Direction::Reply].map(|it| flow.counters(it));
         let vrf = self.vrfs.get(usize::from(key.vrf & VRF_SLOT));
-        let (acl, rule) = rules.get(&flow.rule()).map(|key| (*key).clone()).unwrap_or_default();
+        let (acl, rule) =
+            rules.get(&(flow.rule() & !EXPECTED)).map(|key| (*key).clone()).unwrap_or_default();
         // Another thread writes meanwhile: its clock may be ahead.
         let since = |tick: u32| now.tick.wrapping_sub(tick).cast_signed().max(0).cast_unsigned();
         Some(v1::FlowState {

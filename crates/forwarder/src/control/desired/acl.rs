@@ -12,6 +12,7 @@ use super::change::{DesiredChange, add_once};
 use super::held::Held;
 use super::{DesiredState, Prefix, ValidationErrors, flow_profile as profiles};
 use crate::acl::{Action, COMPILED};
+use crate::flow::alg::Alg;
 use crate::flow::profiles::Profile;
 use values::{ports, prefixes, protocols, range, small};
 
@@ -78,6 +79,8 @@ pub struct RuleOfList {
     pub is_stateful: bool,
     /// How its flows are followed; `None`: by the defaults.
     pub flow_profile: Option<Profile>,
+    /// The application level gateway of its flows.
+    pub alg: Option<Alg>,
     /// Whether packets that match it are logged.
     pub is_logged: bool,
     /// Packets per second that it accepts, and those at once; `None`: all.
@@ -122,6 +125,7 @@ impl RuleOfList {
             action,
             is_stateful: false,
             flow_profile: None,
+            alg: None,
             is_logged: false,
             rate_limit: None,
             matches_nothing: false,
@@ -265,6 +269,7 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
         action,
         is_stateful: rule.stateful,
         flow_profile: flow_profile(rule)?,
+        alg: alg(rule)?,
         is_logged: rule.log,
         rate_limit: rate_limit(rule, action)?,
         matches_nothing: rule.matches_nothing,
@@ -295,6 +300,19 @@ fn rate_limit(rule: &v1::AclRule, action: Action) -> Result<Option<(u32, u32)>, 
 }
 
 /// How the flows of a rule are followed.
+fn alg(rule: &v1::AclRule) -> Result<Option<Alg>, Fault> {
+    if rule.alg.is_empty() {
+        return Ok(None);
+    }
+    if !rule.stateful {
+        return fault("has an ALG without flows", "Make it stateful, or remove the ALG.");
+    }
+    match Alg::of_name(&rule.alg) {
+        Some(alg) => Ok(Some(alg)),
+        None => fault(format!("has the ALG {:?}", rule.alg), "Use ftp or tftp."),
+    }
+}
+
 fn flow_profile(rule: &v1::AclRule) -> Result<Option<Profile>, Fault> {
     let Some(profile) = &rule.flow_profile else { return Ok(None) };
     if !rule.stateful {

@@ -10,6 +10,7 @@ use super::{
 use crate::acl::Action;
 use crate::bfd::session::Config;
 use crate::control::listing::octets;
+use crate::flow::alg::Alg;
 
 fn prefix((address, length): Prefix) -> v1::Prefix {
     v1::Prefix { address: octets(address), length: length.into() }
@@ -99,6 +100,7 @@ pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1
         stateful: rule.is_stateful,
         log: rule.is_logged,
         flow_profile: rule.flow_profile.as_ref().map(flow_profile::message),
+        alg: rule.alg.map_or("", Alg::name).to_owned(),
         rate_limit: rule
             .rate_limit
             .map(|(packets_per_second, burst)| v1::RateLimit { packets_per_second, burst }),

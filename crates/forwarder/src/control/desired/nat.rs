@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 mod blocks;
+mod gateways;
 mod mappings;
 
 use stoa_api::nat::{ADDRESSES, Deterministic, MAPPINGS, POLICIES, PORTS};
@@ -14,7 +15,7 @@ use mappings::{check_overlaps, checked_mapping, mapping_path};
 
 use super::change::DesiredChange;
 use super::{DesiredState, ValidationErrors};
-use crate::nat::{Filtering, Mapping, Prefix4};
+use crate::nat::{AlgPort, Filtering, Mapping, Prefix4};
 
 /// A policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct NatPolicy {
     pub quotas: [Option<u32>; 4],
     /// Whether packets without a port are dropped without ICMP.
     pub is_silent: bool,
+    /// Application level gateways of its flows.
+    pub algs: Vec<AlgPort>,
 }
 
 /// All policies in their order, and all static mappings.
@@ -58,6 +61,11 @@ impl Nat {
     /// Whether nothing is translated.
     pub fn is_empty(&self) -> bool {
         self.policies.is_empty() && self.mappings.is_empty()
+    }
+
+    /// Whether flows of some policy have an application level gateway.
+    pub fn has_algs(&self) -> bool {
+        self.policies.iter().any(|it| !it.algs.is_empty())
     }
 }
 
@@ -141,6 +149,7 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         blocks,
         quotas,
         is_silent: policy.silent,
+        algs: policy.algs.iter().map(gateways::checked).collect::<Result<_, _>>()?,
     })
 }
 
@@ -149,11 +158,13 @@ fn prefix_message(it: Prefix4) -> v1::Prefix {
 }
 
 impl NatPolicy {
-    /// Whether flows go on with another one: limits of subscribers may differ, and whether refusals are silent.
+    /// Whether flows go on with another one: limits of subscribers and gateways may differ, and whether refusals are
+    /// silent.
     pub(in crate::control) fn is_same_translation(&self, other: &Self) -> bool {
         let of = |it: &Self| {
             let blocks = it.blocks.as_ref().map(NatBlocks::without_limits);
-            Self { blocks, quotas: [None; 4], is_silent: false, ..it.clone() }
+            let (quotas, algs) = ([None; 4], Vec::new());
+            Self { blocks, quotas, is_silent: false, algs, ..it.clone() }
         };
         self == other || of(self) == of(other)
     }
@@ -185,6 +196,7 @@ impl NatPolicy {
             blocks: self.blocks.as_ref().map(NatBlocks::message),
             quotas: blocks::messages(self.blocks.as_ref().map_or(self.quotas, |it| it.quotas)),
             silent: self.is_silent,
+            algs: self.algs.iter().map(gateways::message).collect(),
         }
     }
 }

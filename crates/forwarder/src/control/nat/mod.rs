@@ -319,6 +319,7 @@ impl ForwarderState {
             allocation: it.allocation.clone(),
             quota: it.quota(),
             is_silent: it.policy.is_silent,
+            algs: it.policy.algs.clone(),
             counts: it.counts.clone(),
         };
         let of_policies = nat.policies.iter().flat_map(|it| {

@@ -9,14 +9,14 @@ use crate::flow::splice::{Opening, Splice};
 use crate::flow::tcp::Tcp;
 use crate::flow::timeouts::Class;
 
-/// The flag of a flow that is spliced.
+/// The flag of a flow that is spliced, or that has a gateway: its packets are no steady ones.
 pub(super) const SPLICED: u8 = 16;
 
 impl Side {
     /// Whether a flow, of whichever worker, is spliced.
     #[inline(always)]
     pub fn is_spliced(&self, id: u32) -> bool {
-        self.reader.entry(id).flags() & SPLICED != 0
+        self.is_altered(id) && self.flows.alg_flows(self.is_ip4).get(id).is_none()
     }
 
     /// The state of a spliced flow; `None`: it is not spliced.
@@ -47,6 +47,7 @@ impl Side {
         });
         let is_set = opening.is_some_and(|it| self.flows.splices(self.is_ip4).set(id, &it));
         if is_set {
+            self.forget_alg(id);
             // It is own and live.
             let _ = self.owner.set_flags(id, self.owner.entry(id).flags() | SPLICED);
         } else {
@@ -75,7 +76,7 @@ impl Side {
     pub fn note_half_open(&self, id: u32, zone: u8) {
         let flow = self.owner.entry(id);
         let is_opening = without_profile(flow.class()) == Class::TcpOpening as u8;
-        if is_opening && flow.zone_pair() == 0 && flow.flags() & SPLICED == 0 {
+        if is_opening && flow.zone_pair() == 0 && !self.is_spliced(id) {
             flow.set_zone_pair(zone.into());
             self.flows.syn_cookies().opened(zone.into());
         }

@@ -204,6 +204,9 @@ impl Side {
             let passed = Passed { id, start: flow.start(), direction: Direction::Original };
             self.pieces.replace((packet, new.key.vrf), passed);
         }
+        if let Some(flow) = self.carried.take() {
+            self.carry_alg(id, &flow, packet, now);
+        }
         Opened::New
     }
 
@@ -211,14 +214,18 @@ impl Side {
     /// other one counts. `None`: another worker holds its bucket; or it is spliced, and over.
     pub fn take(&mut self, id: u32) -> Option<NewFlow> {
         let flow = self.reader.entry(id);
+        self.carried = None;
         if flow.flags() & SPLICED != 0 {
-            self.remove(id);
-            return None;
+            self.carried = self.alg_flow(id);
+            if self.carried.is_none() {
+                self.remove(id);
+                return None;
+            }
         }
         let new = NewFlow {
             epoch: flow.epoch(),
             class: flow.class(),
-            flags: flow.flags(),
+            flags: flow.flags() & !SPLICED,
             rule: flow.rule(),
             zone_pair: flow.zone_pair(),
             tcp: flow.tcp(),
@@ -245,7 +252,7 @@ impl Side {
         self.export.nat(event, now.tick);
     }
 
-    fn note_uses(&self, id: u32, uses: Uses) {
+    pub(super) fn note_uses(&self, id: u32, uses: Uses) {
         let flow = self.owner.entry(id);
         for (at, word) in uses.words().into_iter().enumerate() {
             flow.set_spare(at, word);

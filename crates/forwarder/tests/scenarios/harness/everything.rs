@@ -9,6 +9,7 @@ use stoa_forwarder::control::desired::{
     AclRule, Family, Fragments, Nat, NatBackend, NatBlocks, NatMapping, NatPolicy, NatRemote,
     Prefix, Rule, RuleAction, RuleOfList, VirtualRouter, ZonePair,
 };
+use stoa_forwarder::flow::alg::Alg;
 use stoa_forwarder::flow::profiles::Profile;
 use stoa_forwarder::flow::tcp::Options;
 use stoa_forwarder::flow::timeouts::Class;
@@ -267,7 +268,12 @@ fn stateful_rules(setup: Setup) -> Setup {
     let out = [
         RuleOfList { tcp_flags: (0, 0x10), flow_profile: Some(quick), ..flow(&[6]) },
         sets,
-        RuleOfList { flow_profile: Some(liberal), is_logged: true, ..flow(&[6]) },
+        RuleOfList {
+            flow_profile: Some(liberal),
+            is_logged: true,
+            alg: Some(Alg::Ftp),
+            ..flow(&[6])
+        },
         RuleOfList { rate_limit: Some(limit), flow_profile: Some(quick), ..flow(&[17]) },
         RuleOfList { family: 4, rate_limit: Some(limit), is_logged: true, ..flow(&[1]) },
         flow(&[1, 4, 41, 47, 58]),

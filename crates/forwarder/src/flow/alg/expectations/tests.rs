@@ -1,0 +1,142 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(source: u32, destination: u32, port: u16) -> ExpectedKey {
+    ExpectedKey {
+        source: source.into(),
+        destination: destination.into(),
+        is_ip6: false,
+        port,
+        protocol: 6,
+        vrf: 0,
+    }
+}
+
+fn expectation(key: ExpectedKey, control: u32, until: u32) -> Expectation {
+    let control = Control { id: control, start: 0 };
+    Expectation { key, becomes: None, alg: Alg::Ftp, rule: 7, profile: 1, control, until }
+}
+
+fn prepared() -> Expectations {
+    let all = Expectations::new(5);
+    assert!(all.expect(&expectation(key(1, 2, 3), 1, 9), 0).is_err(), "there is no memory yet");
+    assert!(all.prepare() && !all.is_any());
+    all
+}
+
+#[test]
+fn an_expectation_is_met_once_and_between_its_hosts() {
+    let all = prepared();
+    let it = expectation(key(1, 2, 5000), 1, 60);
+    all.expect(&it, 0).unwrap();
+    for other in [key(3, 2, 5000), key(1, 3, 5000), key(1, 2, 5001), key(2, 1, 5000)] {
+        assert_eq!(all.take(&other, 0), None);
+    }
+    for other in [
+        ExpectedKey { protocol: 17, ..it.key },
+        ExpectedKey { vrf: 1, ..it.key },
+        ExpectedKey { is_ip6: true, ..it.key },
+    ] {
+        assert_eq!(all.take(&other, 0), None);
+    }
+    assert_eq!((all.find(&it.key, 0), all.live()), (Some(it), 1));
+    assert_eq!(all.take(&it.key, 59), Some(it));
+    assert_eq!((all.take(&it.key, 59), all.live()), (None, 0));
+    let sums = all.counts().sums();
+    assert_eq!((sums.expected, sums.begun, sums.expired), (1, 1, 0));
+}
+
+#[test]
+fn an_expectation_ends_with_its_time() {
+    let all = prepared();
+    let it = expectation(key(1, 2, 5000), 1, 60);
+    all.expect(&it, 0).unwrap();
+    assert_eq!((all.find(&it.key, 60), all.take(&it.key, 60)), (None, None));
+    assert!(!all.is_any());
+    all.expect(&it, 0).unwrap();
+    all.sweep(59);
+    assert!(all.is_any());
+    all.sweep(60);
+    assert!(!all.is_any());
+    assert_eq!(all.counts().sums().expired, 2);
+}
+
+#[test]
+fn a_new_announcement_takes_the_place_of_the_last_one() {
+    let all = prepared();
+    all.expect(&expectation(key(1, 2, 5000), 1, 60), 0).unwrap();
+    all.expect(&expectation(key(1, 2, 5001), 1, 60), 0).unwrap();
+    assert_eq!((all.live(), all.find(&key(1, 2, 5000), 0)), (1, None));
+    // Another control connection does not get what is expected already.
+    assert_eq!(all.expect(&expectation(key(1, 2, 5001), 2, 60), 0), Err(Full));
+    assert_eq!(all.find(&key(1, 2, 5001), 0).map(|it| it.control.id), Some(1));
+}
+
+#[test]
+fn hosts_and_pairs_of_hosts_have_limits() {
+    let all = prepared();
+    let made = (0..100)
+        .filter(|at| all.expect(&expectation(key(1, 2, 5000 + *at as u16), *at, 60), 0).is_ok());
+    assert_eq!(made.count(), BUCKET);
+    let all = prepared();
+    let made =
+        (0..1000).filter(|at| all.expect(&expectation(key(9 + *at, 2, 5000), *at, 60), 0).is_ok());
+    assert_eq!(made.count(), usize::from(OF_HOST));
+    // What is over does not count.
+    all.sweep(60);
+    all.expect(&expectation(key(1, 2, 5000), 1, 120), 60).unwrap();
+    assert!(all.live() == 1);
+}
+
+fn any_expectation() -> impl Strategy<Value = Expectation> {
+    let becomes = any::<(u32, u32, u16, u16, u32)>();
+    let becomes = becomes.prop_map(|(source, destination, port, vrf, number)| Becomes {
+        source,
+        destination,
+        port,
+        vrf,
+        number,
+    });
+    let key = any::<(u128, u128, bool, u16, u8, u16)>();
+    let of = any::<(u32, u8, u32, u32, u32)>();
+    let alg = prop::sample::select(Alg::ALL.to_vec());
+    (key, prop::option::of(becomes), of, alg).prop_map(|(key, becomes, of, alg)| Expectation {
+        key: ExpectedKey {
+            source: key.0,
+            destination: key.1,
+            is_ip6: key.2,
+            port: key.3,
+            protocol: key.4,
+            vrf: key.5,
+        },
+        becomes,
+        alg,
+        rule: of.0,
+        profile: of.1,
+        control: Control { id: of.2, start: of.3 },
+        until: of.4,
+    })
+}
+
+proptest! {
+    #[test]
+    fn words_hold_an_expectation(it in any_expectation()) {
+        prop_assert_eq!(Expectation::of_words(&it.words()), Some(it));
+    }
+}
+
+#[test]
+fn one_of_many_workers_gets_an_expected_connection() {
+    let all = prepared();
+    for round in 0..200 {
+        let it = expectation(key(1, 2, 5000), round, 60);
+        all.expect(&it, 0).unwrap();
+        let taken = std::thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| all.take(&it.key, 0).is_some())).collect();
+            workers.into_iter().map(|it| it.join().unwrap()).filter(|it| *it).count()
+        });
+        assert_eq!((taken, all.live()), (1, 0));
+    }
+}

@@ -1,0 +1,270 @@
+//! What a gateway keeps of a flow: where the lines of both directions begin, and by how much their sequence numbers
+//! have changed since announcements got other text.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use stoa_engine::counters::zeroed;
+use stoa_tables::flow_table::Direction;
+
+use super::Alg;
+
+/// Words of a direction, and of a flow.
+const STREAM: usize = 4;
+const WORDS: usize = 2 * STREAM;
+/// Bits of the last word of a direction, above the port.
+const HAS_EDIT: u32 = 1 << 16;
+const HAS_LINE: u32 = 1 << 17;
+const ALG_SHIFT: u32 = 24;
+
+/// Whether a sequence number is behind another one, modulo 2^32.
+pub fn is_after(number: u32, other: u32) -> bool {
+    number.wrapping_sub(other).cast_signed() > 0
+}
+
+/// What one end of a TCP connection sends. Numbers are those of the sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// The number of the first byte of the last segment that was read as an announcement.
+    edited: Option<u32>,
+    /// How many bytes more the other end has seen up to that segment, and behind it.
+    before: i16,
+    after: i16,
+    /// The number of the first byte of the next line, if that is known.
+    line: Option<u32>,
+    /// The port that the last announcement got.
+    port: u16,
+}
+
+impl Stream {
+    /// One whose first line begins at this number.
+    pub const fn beginning(number: u32) -> Self {
+        Self { edited: None, before: 0, after: 0, line: Some(number), port: 0 }
+    }
+
+    /// What is to be added to a sequence number on its way.
+    pub fn sent(&self, number: u32) -> u32 {
+        let is_behind = self.edited.is_some_and(|edited| is_after(number, edited));
+        let by = if is_behind { self.after } else { self.before };
+        i32::from(by).cast_unsigned()
+    }
+
+    /// What is to be added to an acknowledgement number of the other end.
+    pub fn acknowledged(&self, number: u32) -> u32 {
+        let back = |by: i16| (-i32::from(by)).cast_unsigned();
+        let sent = number.wrapping_add(back(self.before));
+        let is_behind = self.edited.is_some_and(|edited| is_after(sent, edited));
+        back(if is_behind { self.after } else { self.before })
+    }
+
+    /// Whether a line begins at this number: the next one, or that of the last announcement, which is repeated.
+    pub fn begins_line(&self, number: u32) -> bool {
+        self.line == Some(number) || self.edited == Some(number)
+    }
+
+    /// A segment with these numbers of its first byte and of the one behind it ends with a line.
+    pub fn note_line(&mut self, end: u32) {
+        if self.line.is_none_or(|line| is_after(end, line)) {
+            self.line = Some(end);
+        }
+    }
+
+    /// The first byte of the connection has this number.
+    pub fn begin(&mut self, number: u32) {
+        self.line = Some(number);
+    }
+
+    /// The port that this announcement got when it was sent first; `None`: it is a new one.
+    pub fn repeated(&self, number: u32) -> Option<u16> {
+        self.edited.filter(|edited| *edited == number).map(|_| self.port)
+    }
+
+    /// Notes that a segment becomes longer by some bytes, and which port it announces. `false`, and nothing has
+    /// changed: it is older than the last one, or was another one when it was sent before; or numbers would change by
+    /// more than 32,767.
+    pub fn edit(&mut self, number: u32, by: i16, port: u16) -> bool {
+        if let Some(edited) = self.edited
+            && !is_after(number, edited)
+        {
+            return number == edited && self.after.checked_sub(self.before) == Some(by);
+        }
+        let Some(after) = self.after.checked_add(by) else { return false };
+        (self.edited, self.before, self.after, self.port) = (Some(number), self.after, after, port);
+        true
+    }
+
+    fn words(&self) -> [u32; STREAM] {
+        let [before, after] = [self.before, self.after].map(i16::cast_unsigned);
+        let flag = |is: bool, bit: u32| if is { bit } else { 0 };
+        let flags = flag(self.edited.is_some(), HAS_EDIT) | flag(self.line.is_some(), HAS_LINE);
+        [
+            self.edited.unwrap_or(0),
+            u32::from(before) | u32::from(after) << 16,
+            self.line.unwrap_or(0),
+            u32::from(self.port) | flags,
+        ]
+    }
+
+    fn of_words([edited, by, line, last]: [u32; STREAM]) -> Self {
+        Self {
+            edited: (last & HAS_EDIT != 0).then_some(edited),
+            before: (by as u16).cast_signed(),
+            after: ((by >> 16) as u16).cast_signed(),
+            line: (last & HAS_LINE != 0).then_some(line),
+            port: last as u16,
+        }
+    }
+}
+
+/// A flow with a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlgFlow {
+    /// The gateway; `None`: rules name none any more, but numbers still change.
+    pub alg: Option<Alg>,
+    /// What both ends send: in the original direction, and in the other one.
+    pub streams: [Stream; 2],
+}
+
+impl AlgFlow {
+    /// What is sent in a direction.
+    pub fn stream(&self, direction: Direction) -> &Stream {
+        let [original, reply] = &self.streams;
+        if direction == Direction::Original { original } else { reply }
+    }
+
+    /// The same, to change.
+    pub fn stream_mut(&mut self, direction: Direction) -> &mut Stream {
+        let [original, reply] = &mut self.streams;
+        if direction == Direction::Original { original } else { reply }
+    }
+}
+
+/// In place of the number of a gateway: there was one.
+const GONE: u32 = 0xff;
+
+/// The flows with gateways of a table, by id. There is no memory for them before a rule names a gateway, and then only
+/// for those that have one.
+#[derive(Default)]
+pub struct AlgFlows(OnceLock<Box<[[AtomicU32; WORDS]]>>);
+
+impl AlgFlows {
+    /// Makes room for flows with ids below `capacity`; whether there is memory.
+    pub fn prepare(&self, capacity: u32) -> bool {
+        if self.0.get().is_none()
+            && let Ok(words) = zeroed(capacity as usize)
+        {
+            // Only the control thread prepares.
+            let _ = self.0.set(words);
+        }
+        self.0.get().is_some()
+    }
+
+    /// Whether flows may have gateways.
+    #[inline(always)]
+    pub fn is_prepared(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// The state of a flow; `None`: it has none.
+    pub fn get(&self, id: u32) -> Option<AlgFlow> {
+        let words = self.0.get()?.get(id as usize)?;
+        let [a, b, c, d, e, f, g, h] = words.each_ref().map(|word| word.load(Relaxed));
+        let alg = match d >> ALG_SHIFT {
+            0 => return None,
+            GONE => None,
+            number => Some(Alg::of_number(number as u8)?),
+        };
+        let streams = [[a, b, c, d & !(GONE << ALG_SHIFT)], [e, f, g, h]].map(Stream::of_words);
+        Some(AlgFlow { alg, streams })
+    }
+
+    /// Sets the state of a flow; whether there is room. Only the owner of the flow calls this.
+    pub fn set(&self, id: u32, flow: Option<&AlgFlow>) -> bool {
+        let Some(words) = self.0.get().and_then(|all| all.get(id as usize)) else { return false };
+        let mut values = [0; WORDS];
+        if let Some(flow) = flow {
+            for (to, stream) in values.as_chunks_mut::<STREAM>().0.iter_mut().zip(&flow.streams) {
+                *to = stream.words();
+            }
+            let alg = flow.alg.map_or(GONE, |alg| u32::from(alg as u8));
+            values[STREAM - 1] |= alg << ALG_SHIFT;
+        }
+        for (word, value) in words.iter().zip(values) {
+            word.store(value, Relaxed);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn streams() -> impl Strategy<Value = Stream> {
+        let all = any::<(Option<u32>, i16, i16, Option<u32>, u16)>();
+        all.prop_map(|(edited, before, after, line, port)| Stream {
+            edited,
+            before,
+            after,
+            line,
+            port,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn words_hold_the_state(
+            streams in [streams(), streams()],
+            alg in prop::option::of(prop::sample::select(Alg::ALL.to_vec())),
+        ) {
+            let (all, flow) = (AlgFlows::default(), AlgFlow { alg, streams });
+            prop_assert!(!all.set(1, Some(&flow)) && all.prepare(2));
+            prop_assert_eq!(all.get(1), None);
+            prop_assert!(all.set(1, Some(&flow)) && !all.set(2, Some(&flow)));
+            prop_assert_eq!(all.get(1), Some(flow));
+            prop_assert!(all.set(1, None));
+            prop_assert_eq!(all.get(1), None);
+        }
+
+        /// Segments of any lengths, of which some are edited: the numbers that the receiver sees have neither gaps nor
+        /// overlaps, and what it acknowledges is what was sent.
+        #[test]
+        fn numbers_follow_the_text(
+            first: u32,
+            segments in prop::collection::vec((1_u32..600, prop::option::of(-20_i16..20)), 1..40),
+        ) {
+            let (mut stream, mut number) = (Stream::beginning(first), first);
+            let mut seen = first;
+            for (length, by) in segments {
+                let by = by.filter(|by| i32::from(*by) + length.cast_signed() > 0);
+                if let Some(by) = by {
+                    prop_assert!(stream.edit(number, by, 1));
+                    // Repeated, it is the same.
+                    prop_assert!(stream.edit(number, by, 1) && !stream.edit(number, by + 1, 1));
+                    prop_assert!(!stream.edit(number.wrapping_sub(1), by, 1));
+                }
+                prop_assert_eq!(number.wrapping_add(stream.sent(number)), seen);
+                seen = seen.wrapping_add(length.wrapping_add(i32::from(by.unwrap_or(0)).cast_unsigned()));
+                let end = number.wrapping_add(length);
+                prop_assert_eq!(seen.wrapping_add(stream.acknowledged(seen)), end);
+                number = end;
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_begins_behind_the_last_one() {
+        let mut stream = Stream::beginning(100);
+        assert!(stream.begins_line(100) && !stream.begins_line(101));
+        stream.note_line(120);
+        stream.note_line(110);
+        assert!(stream.begins_line(120) && !stream.begins_line(100));
+        assert!(stream.edit(120, 3, 7) && stream.repeated(120) == Some(7));
+        stream.note_line(140);
+        assert!(
+            stream.begins_line(120) && stream.begins_line(140) && stream.repeated(140).is_none()
+        );
+    }
+}

@@ -1,0 +1,236 @@
+//! Flows with application level gateways ([`crate::flow::alg`]), and the flows that they have announced.
+
+use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::{Direction, FlowKey, Match, Tuple};
+use stoa_wire::tcp::flag::SYN;
+use stoa_wire::tftp;
+
+use super::spliced::SPLICED;
+use super::{Admission, Opened, Seen, Side, Uses};
+use crate::flow::alg::{
+    Alg, AlgFlow, Becomes, Control, EXPECTED, Expectation, Expectations, ExpectedKey, Passed,
+    Stream,
+};
+use crate::flow::flows::Now;
+use crate::flow::profiles::profile_of;
+
+/// Bytes of a UDP header.
+const UDP_HEADER: usize = 8;
+
+/// Who listens: as packets of the other end have it, and as it is itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Listener {
+    /// The protocol of the connection.
+    pub protocol: u8,
+    /// The port that the other end sees.
+    pub port: u16,
+    /// Its own port.
+    pub own_port: u16,
+}
+
+impl Side {
+    /// What was announced.
+    pub fn expectations(&self) -> &Expectations {
+        self.flows.expectations()
+    }
+
+    /// Whether packets of a flow, of whichever worker, are read or changed: it is spliced, or has a gateway.
+    #[inline(always)]
+    pub fn is_altered(&self, id: u32) -> bool {
+        self.reader.entry(id).flags() & SPLICED != 0
+    }
+
+    /// What the gateway of a flow keeps; `None`: it has no gateway.
+    pub fn alg_flow(&self, id: u32) -> Option<AlgFlow> {
+        if !self.is_altered(id) {
+            return None;
+        }
+        self.flows.alg_flows(self.is_ip4).get(id)
+    }
+
+    /// Sets what the gateway of an own flow keeps.
+    pub fn set_alg_flow(&self, id: u32, flow: &AlgFlow) {
+        self.flows.alg_flows(self.is_ip4).set(id, Some(flow));
+    }
+
+    /// The flow of this key that a packet has begun gets a gateway, if it has none and its protocol is that of the
+    /// gateway.
+    #[cold]
+    pub fn begin_alg(&mut self, key: &FlowKey, alg: Alg, packet: &Seen<'_>, now: Now) {
+        let found = self.find(key).filter(|found| self.owns(*found));
+        let Some(id) = found.and_then(Match::id) else { return };
+        if packet.kind.protocol() != alg.protocol() || self.is_altered(id) {
+            return;
+        }
+        // The sender of a SYN begins its first line behind it. Of a connection that is known from its middle on, lines
+        // are found at their ends.
+        let syn = packet.segment().filter(|it| it.flags & SYN != 0);
+        let first =
+            syn.map_or_else(Stream::default, |it| Stream::beginning(it.sequence.wrapping_add(1)));
+        self.give_alg(id, &AlgFlow { alg: Some(alg), streams: [first, Stream::default()] });
+        self.expect_answer((id, Direction::Original), packet, now);
+    }
+
+    /// Rules judge an own flow anew: this is its gateway now.
+    #[cold]
+    pub fn renew_alg(&mut self, key: &FlowKey, alg: Option<Alg>, packet: &Seen<'_>, now: Now) {
+        let found = self.find(key).filter(|found| self.owns(*found));
+        let Some(id) = found.and_then(Match::id) else { return };
+        match (self.alg_flow(id), alg) {
+            (Some(flow), alg) if flow.alg != alg => {
+                self.set_alg_flow(id, &AlgFlow { alg, ..flow });
+            }
+            (None, Some(alg)) => self.begin_alg(key, alg, packet, now),
+            _ => {}
+        }
+    }
+
+    fn give_alg(&mut self, id: u32, flow: &AlgFlow) {
+        if self.flows.alg_flows(self.is_ip4).set(id, Some(flow)) {
+            // It is own and live.
+            let _ = self.owner.set_flags(id, self.owner.entry(id).flags() | SPLICED);
+        }
+    }
+
+    /// Forgets what a former flow with the id of an own one has left.
+    pub(super) fn forget_alg(&self, id: u32) {
+        self.flows.alg_flows(self.is_ip4).set(id, None);
+    }
+
+    /// A flow with a gateway has got translated keys, and another id.
+    #[cold]
+    pub(super) fn carry_alg(&mut self, id: u32, flow: &AlgFlow, packet: &Seen<'_>, now: Now) {
+        self.give_alg(id, flow);
+        self.expect_answer((id, Direction::Original), packet, now);
+    }
+
+    /// A request of TFTP: its server answers from another port.
+    #[cold]
+    pub fn expect_answer(
+        &mut self,
+        (id, direction): (u32, Direction),
+        packet: &Seen<'_>,
+        now: Now,
+    ) {
+        let is_tftp = self.alg_flow(id).and_then(|it| it.alg) == Some(Alg::Tftp);
+        if !is_tftp || direction != Direction::Original {
+            return;
+        }
+        let upper = usize::from(packet.place.upper()) + UDP_HEADER;
+        let Some(data) = packet.bytes.get(upper..packet.place.length().into()) else { return };
+        let cause = match tftp::is_request(data) {
+            Ok(false) => return,
+            Ok(true) => {
+                let flow = self.reader.entry(id);
+                let port = |key: &FlowKey| match key.tuple {
+                    Tuple::Ip4(it) => (it.source_port, it.destination_port),
+                    Tuple::Ip6(it) => (it.source_port, it.destination_port),
+                };
+                let (own_port, port) = (port(&flow.key()).0, port(&flow.reply_key()).1);
+                let listener = Listener { protocol: Alg::Tftp.protocol(), port, own_port };
+                match self.expect((id, direction), &listener, now) {
+                    Ok(()) => return,
+                    Err(cause) => cause,
+                }
+            }
+            Err(tftp::TftpError::TooLong) => Passed::TooLong,
+            Err(tftp::TftpError::Malformed) => Passed::Malformed,
+        };
+        self.expectations().counts().note_passed(cause);
+    }
+
+    /// The keys of the packets that come from the end that sends in a direction of a flow, and of those to it.
+    pub fn keys(&self, (id, direction): (u32, Direction)) -> [FlowKey; 2] {
+        let flow = self.reader.entry(id);
+        match direction {
+            Direction::Original => [flow.key(), flow.reply_key()],
+            Direction::Reply => [flow.reply_key(), flow.key()],
+        }
+    }
+
+    /// The end that sends in this direction of an own flow listens: the other one is expected to connect.
+    ///
+    /// # Errors
+    /// Why it is not expected.
+    pub fn expect(
+        &self,
+        (id, direction): (u32, Direction),
+        listener: &Listener,
+        now: Now,
+    ) -> Result<(), Passed> {
+        let (flow, [own, other]) = (self.reader.entry(id), self.keys((id, direction)));
+        let Some(AlgFlow { alg: Some(alg), .. }) = self.alg_flow(id) else { return Ok(()) };
+        let Listener { protocol, port, own_port } = *listener;
+        let key = ExpectedKey { port, protocol, ..ExpectedKey::of(&other) };
+        let becomes = match own.tuple {
+            Tuple::Ip4(it) if (u128::from(it.source), own_port) != (key.destination, port) => {
+                let (source, destination, vrf) = (it.destination, it.source, own.vrf);
+                let number = Uses::of(&flow).number;
+                Some(Becomes { source, destination, port: own_port, vrf, number })
+            }
+            _ => None,
+        };
+        let expectation = Expectation {
+            key,
+            becomes,
+            alg,
+            rule: flow.rule() & !EXPECTED,
+            profile: profile_of(flow.class()),
+            control: Control { id, start: flow.start() },
+            until: now.tick.wrapping_add(alg.timeout_s()),
+        };
+        self.expectations().expect(&expectation, now.tick).map_err(|_| Passed::Full)
+    }
+
+    /// Creates the flow of an expected connection by its first packet. It has the admission of its control connection.
+    #[cold]
+    pub fn create_expected(
+        &mut self,
+        key: FlowKey,
+        packet: &Seen<'_>,
+        (it, epoch): (&Expectation, u16),
+        now: Now,
+    ) -> Opened {
+        let (rule, profile) = (it.rule | EXPECTED, it.profile);
+        let admission = Admission { epoch, rule, profile, is_confirmed: true };
+        let (Some(becomes), Tuple::Ip4(of)) = (it.becomes, key.tuple) else {
+            return self.create(key, packet, admission, now);
+        };
+        let reply = Flow {
+            source: becomes.destination,
+            destination: becomes.source,
+            source_port: becomes.port,
+            destination_port: of.source_port,
+            protocol: of.protocol,
+        };
+        let reply_key = Some(FlowKey::ip4(reply, becomes.vrf));
+        let new = match self.new_flow((key, reply_key), packet, admission) {
+            Ok(new) => new,
+            Err(opened) => return opened,
+        };
+        self.make_translated_room();
+        match self.insert(&new, packet, now) {
+            Ok(id) => {
+                let number = becomes.number;
+                self.note_uses(id, Uses { number, is_inbound: true, ..Uses::default() });
+                self.export.began(&self.reader.entry(id));
+                Opened::New
+            }
+            Err(opened) => opened,
+        }
+    }
+
+    /// Rules have changed, and some still name gateways: an own flow that one has announced goes on. Whether it is
+    /// such a flow.
+    #[cold]
+    #[inline(never)]
+    pub fn keep_expected(&mut self, id: u32, epoch: u16, now: Now) -> bool {
+        let flow = self.reader.entry(id);
+        let (rule, profile) = (flow.rule(), profile_of(flow.class()));
+        let is_expected = rule & EXPECTED != 0;
+        if is_expected {
+            self.judge(id, Admission { epoch, rule, profile, is_confirmed: true }, now);
+        }
+        is_expected
+    }
+}
