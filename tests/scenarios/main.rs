@@ -24,6 +24,7 @@ mod ecmp;
 mod flood;
 mod fragments;
 mod frr;
+mod ftp;
 mod host_interface;
 mod instructions;
 mod iperf;
