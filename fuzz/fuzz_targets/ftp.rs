@@ -1,5 +1,5 @@
-//! FTP: the first byte chooses the sender, the rest is the data of a segment. What is announced and written anew is read
-//! again as the same.
+//! FTP: the first byte chooses the sender, the rest is the data of a segment. What is announced and written anew is
+//! read again as the same.
 #![no_main]
 
 use std::net::IpAddr;

@@ -144,7 +144,12 @@ fn rule(name: &str, protocol: &str, port: u16, alg: Option<&str>) -> Value {
 fn lists(has_algs: bool) -> Value {
     let alg = |name| has_algs.then_some(name);
     let rules = [rule("ftp", "tcp", 21, alg("ftp")), rule("tftp", "udp", 69, alg("tftp"))];
-    let drop = json!({ "name": "all", "actions": { "forwarding": format!("{MODULE}:drop") } });
+    // Not all packets: neighbour advertisements that no rule matches pass.
+    let drop = json!({
+        "name": "web",
+        "matches": { "tcp": { "destination-port": { "port": 80 } } },
+        "actions": { "forwarding": format!("{MODULE}:drop") },
+    });
     let attach = |interface: &str, list: &str| {
         json!({
             "interface-id": interface,

@@ -41,7 +41,8 @@ pub const BLOCK_TIMEOUT_MOST_S: u32 = 86_400;
 /// The shortest prefix of a subscriber.
 pub const SUBSCRIBER_LENGTH_LEAST: u32 = 8;
 
-/// The port of the servers of an application level gateway, unless [`NatAlg::port`](crate::v1::NatAlg::port) says otherwise.
+/// The port of the servers of an application level gateway, unless [`NatAlg::port`](crate::v1::NatAlg::port) says
+/// otherwise.
 pub fn default_alg_port(name: &str) -> u32 {
     match name {
         "ftp" => 21,

@@ -265,15 +265,11 @@ fn stateful_rules(setup: Setup) -> Setup {
         destination_ports: vec![(7, 7), (1000, 1999), (3000, 3001)],
         ..flow(&[6, 17])
     };
+    let alg = Some(Alg::Ftp);
     let out = [
         RuleOfList { tcp_flags: (0, 0x10), flow_profile: Some(quick), ..flow(&[6]) },
         sets,
-        RuleOfList {
-            flow_profile: Some(liberal),
-            is_logged: true,
-            alg: Some(Alg::Ftp),
-            ..flow(&[6])
-        },
+        RuleOfList { flow_profile: Some(liberal), is_logged: true, alg, ..flow(&[6]) },
         RuleOfList { rate_limit: Some(limit), flow_profile: Some(quick), ..flow(&[17]) },
         RuleOfList { family: 4, rate_limit: Some(limit), is_logged: true, ..flow(&[1]) },
         flow(&[1, 4, 41, 47, 58]),

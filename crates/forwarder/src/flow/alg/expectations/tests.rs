@@ -1,3 +1,5 @@
+//! Expectations: once, between two hosts, in time, and within their limits.
+
 use proptest::prelude::*;
 
 use super::*;
