@@ -19,6 +19,7 @@ mod first;
 mod gateways;
 mod input;
 mod lanes;
+mod make;
 pub mod mappings;
 mod output;
 pub mod quotas;
