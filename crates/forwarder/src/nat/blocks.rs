@@ -1,9 +1,9 @@
 //! Blocks of external ports that belong to subscribers (RFC 6888 REQ-14, RFC 8512 `port-set`).
 //!
 //! All workers share one table. A [block](PortBlock) is a word: who has it, and how many mappings or flows hold it.
-//! Whoever changes the word alone decides, so nobody waits, and a limit of a subscriber is one for all workers together.
-//! A block whose last holder has gone stays with its subscriber for a while: nobody else gets its ports (RFC 6888
-//! REQ-8). Only the control thread takes it away after that.
+//! Whoever changes the word alone decides, so nobody waits, and a limit of a subscriber is one for all workers
+//! together. A block whose last holder has gone stays with its subscriber for a while: nobody else gets its ports
+//! (RFC 6888 REQ-8). Only the control thread takes it away after that.
 //!
 //! A subscriber has a home: an external address, and the block there at which each search begins. It follows from a
 //! hash. The blocks of a subscriber are those with its name, at its home address, or, if that was full, at one of the

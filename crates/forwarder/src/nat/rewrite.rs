@@ -15,7 +15,8 @@ pub fn has_free_ports(protocol: u8) -> bool {
     matches!(protocol, TCP | UDP | ICMP4 | UDP_LITE | DCCP)
 }
 
-/// Whether an authentication header (RFC 4302) is in front of the upper layer: nothing of that may change, ports neither.
+/// Whether an authentication header (RFC 4302) is in front of the upper layer: nothing of that may change, nor may
+/// ports.
 pub fn is_authenticated(bytes: &[u8]) -> bool {
     bytes.get(9) == Some(&AH)
 }

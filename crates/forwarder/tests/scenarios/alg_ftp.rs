@@ -180,11 +180,11 @@ fn passive_servers_inside_are_reached() {
     let forward = stoa_forwarder::control::desired::NatMapping {
         instance: 1,
         index: 1,
-        vrf: String::new(),
         protocol: 6,
         internal: net(host4(1), 32),
         external: net(our4(2), 32),
         ports: Some((21, 21, 0)),
+        ..Default::default()
     };
     let setup = with_nat(
         Setup::three_ports(),

@@ -32,6 +32,7 @@ mod avx2_hash_kernel;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod avx2_kernel;
 mod bucket;
+mod counter;
 mod ends;
 mod evict;
 mod expire;

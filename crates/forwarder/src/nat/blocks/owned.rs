@@ -1,5 +1,5 @@
-//! How many blocks subscribers have: a bound for searches, by a hash of the subscriber. Those with the same hash share a
-//! counter, so it may be more than one of them has, and is never less.
+//! How many blocks subscribers have: a bound for searches, by a hash of the subscriber. Those with the same hash share
+//! a counter, so it may be more than one of them has, and is never less.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,8 @@
 //! A configuration with all that the graph can do: sub-interfaces, VRFs, tunnels, policy rules, virtual routers, a
 //! cross-connect, two workers that hand packets to each other, and the features of all arcs in both families.
 
+mod zones;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
@@ -17,6 +19,8 @@ use stoa_forwarder::nat::{Filtering, Mapping, Prefix4};
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::Encapsulation;
 use stoa_wire::{protocol, vrrp};
+
+use zones::zones;
 
 use super::setup::{self, Setup, host4, host6, our4, our6, virtual_router};
 
@@ -349,28 +353,6 @@ fn nat(mut setup: Setup) -> Setup {
         mapping(2, (net(host4(1), 32), net(our4(3), 32)), Some((7, 1500, 1))),
     ];
     setup.0.nat = Nat { policies, mappings };
-    setup
-}
-
-/// Zones of some interfaces, with what passes between them, from them to the router and back. Some pairs are missing.
-fn zones(setup: Setup) -> Setup {
-    let interfaces = [("west", "one"), ("west.31", "two"), ("east", "three"), ("north", "three")];
-    let mut setup = interfaces
-        .iter()
-        .fold(setup, |setup, (name, zone)| setup.with(name, |it| it.zone = (*zone).to_owned()));
-    let lists = |acls: &[&str]| acls.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-    let all = lists(&["first", "second"]);
-    let pairs = [
-        ("one", "three", all.clone(), lists(&["second"])),
-        ("three", "one", all.clone(), all.clone()),
-        ("two", "three", lists(&["second"]), all.clone()),
-        ("one", "router", lists(&["second"]), lists(&["second"])),
-        ("two", "router", all.clone(), all.clone()),
-        ("router", "three", all.clone(), all),
-    ];
-    for (from, to, acls4, acls6) in pairs {
-        setup.0.zone_pairs.insert((from.into(), to.into()), ZonePair { acls4, acls6 });
-    }
     setup
 }
 

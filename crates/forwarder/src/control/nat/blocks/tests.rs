@@ -26,6 +26,7 @@ fn policy(network: u32) -> ActivePolicy {
         vrf: 0,
         address: None,
         number: 0,
+        quota: 0,
         counts: Arc::default(),
         allocation: Allocation::Ports,
     }
