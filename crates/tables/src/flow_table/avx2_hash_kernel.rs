@@ -189,3 +189,18 @@ fn scaled(hash: &Hash, words: __m256i) -> __m256i {
     let odd = _mm256_mul_epu32(upper(words), buckets);
     _mm256_blend_epi32::<ODD>(upper(even), odd)
 }
+
+/// Between four words of eight lanes, in columns, and those of two lanes each in a vector: lanes 0 and 4, 1 and 5, 2
+/// and 6, 3 and 7. It is its own inverse.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+    let (low_ab, low_cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+    let (high_ab, high_cd) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+    [
+        _mm256_unpacklo_epi64(low_ab, low_cd),
+        _mm256_unpackhi_epi64(low_ab, low_cd),
+        _mm256_unpacklo_epi64(high_ab, high_cd),
+        _mm256_unpackhi_epi64(high_ab, high_cd),
+    ]
+}

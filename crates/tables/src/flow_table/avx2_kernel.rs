@@ -12,13 +12,14 @@
 
 use core::arch::x86_64::*;
 
-use super::avx2_hash_kernel::{IP4, Keys, STEP, keys, places};
+use super::avx2_hash_kernel::{IP4, Keys, STEP, keys, places, transpose};
 use super::bucket::{Bucket, REFERENCES, Reference, SLOTS, WORDS};
 use super::key::{ADDRESS_WORDS, CONTEXT, Canonical, KEY_WORDS, REVERSED};
 use super::line::SECOND;
-use super::memory::{LINE_WORDS, Memory};
+use super::memory::{COUNTER_WORDS, Kind, LINE_WORDS, Memory};
 use super::prefetch;
 use super::reader::{Match, find};
+use crate::load_kernel::position_in;
 use crate::lpm::Kernel;
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -28,12 +29,14 @@ pub(super) const GROUP: usize = 32;
 const PASSES: usize = 3;
 /// No flow has this id.
 const ABSENT: u32 = u32::MAX;
+/// The most lines whose words have positions below 2^32.
+pub(super) const LINES_MAX: usize = 1 << (32 - LINE_WORDS.ilog2());
 
 /// The keys of a group of packets and where they belong. IPv4 has no `ADDRESSES`, IPv6 as many as packets.
 #[repr(align(32))]
 struct Group<const ADDRESSES: usize> {
     addresses: [[u32; ADDRESS_WORDS]; ADDRESSES],
-    words: [[u32; KEY_WORDS]; GROUP],
+    words: [[u32; GROUP]; KEY_WORDS],
     homes: [u32; GROUP],
     signatures: [u32; GROUP],
     /// References to the flows that may be theirs.
@@ -47,18 +50,26 @@ struct Arrays<'a> {
     buckets: &'a [[AtomicU64; WORDS]],
     lines: &'a [[AtomicU32; LINE_WORDS]],
     addresses: &'a [[AtomicU32; ADDRESS_WORDS]],
+    /// Of translated flows; those of IPv4 come first, from this id on.
+    counters: &'a [[AtomicU32; COUNTER_WORDS]],
+    first_translated: u32,
 }
 
-/// Looks up packets; `false`, and nothing is done, on a CPU without AVX2.
+/// Looks up packets; `false`, and nothing is done, on a CPU without AVX2, for a few packets only, and in a table
+/// without flows or with more than [`LINES_MAX`].
 pub(super) fn lookup<const COLUMNS: usize, const ADDRESSES: usize>(
     memory: &Memory,
     columns: &[&[u32]; COLUMNS],
     found: &mut [Match],
 ) -> bool {
-    if !Kernel::Avx2.is_available() {
+    let lines = memory.lines();
+    if !Kernel::Avx2.is_available() || lines.is_empty() || lines.len() > LINES_MAX {
         return false;
     }
     let lanes = columns.iter().map(|column| column.len()).min().unwrap_or(0).min(found.len());
+    if lanes < STEP {
+        return false;
+    }
     let found = &mut found[..lanes];
     // The last group as if it were whole.
     let whole = lanes / GROUP * GROUP;
@@ -74,8 +85,10 @@ pub(super) fn lookup<const COLUMNS: usize, const ADDRESSES: usize>(
     let arrays = Arrays {
         memory,
         buckets: memory.index.words(),
-        lines: memory.lines(),
+        lines,
         addresses: memory.addresses(),
+        counters: memory.all_counters(),
+        first_translated: memory.ids_of(Kind::TranslatedIp4).start,
     };
     assert!(arrays.buckets.len() == memory.index.hash.buckets as usize);
     // SAFETY: the CPU has the features, checked above. The columns have the lanes of all whole groups, the
@@ -113,8 +126,9 @@ unsafe fn lookup_all<const COLUMNS: usize, const ADDRESSES: usize>(
         }
         if let Some(at) = step.checked_sub(PASSES - 1) {
             let group = &groups[at % PASSES];
-            for (lane, found) in found[at * GROUP..].iter_mut().take(GROUP).enumerate() {
-                *found = compare_key(arrays, group, lane);
+            for (from, found) in found[at * GROUP..].chunks_mut(STEP).take(GROUP / STEP).enumerate()
+            {
+                compare_keys(arrays, group, from * STEP, found);
             }
         }
     }
@@ -123,7 +137,7 @@ unsafe fn lookup_all<const COLUMNS: usize, const ADDRESSES: usize>(
 impl<const ADDRESSES: usize> Group<ADDRESSES> {
     const EMPTY: Self = Self {
         addresses: [[0; _]; ADDRESSES],
-        words: [[0; _]; GROUP],
+        words: [[0; _]; _],
         homes: [0; GROUP],
         signatures: [0; GROUP],
         candidates: [0; GROUP],
@@ -155,39 +169,30 @@ unsafe fn hash<const COLUMNS: usize, const ADDRESSES: usize>(
             _mm256_storeu_si256(group.signatures.as_mut_ptr().add(at).cast(), signatures);
         }
         for home in &group.homes[at..at + STEP] {
-            prefetch(arrays.buckets, *home as usize);
+            prefetch_of(arrays.buckets, *home as usize);
         }
     }
 }
 
-/// Stores the keys of eight lanes one behind the other.
+/// Stores the keys of eight lanes: words in columns, the addresses of each IPv6 packet one behind the other.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn store_keys<const ADDRESSES: usize>(group: &mut Group<ADDRESSES>, at: usize, keys: &Keys) {
-    let store = |to: *mut u32, stride: usize, columns: [__m256i; 4]| {
-        let [a, b, c, d] = columns;
-        let (low_ab, low_cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-        let (high_ab, high_cd) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-        let rows = [
-            _mm256_unpacklo_epi64(low_ab, low_cd),
-            _mm256_unpackhi_epi64(low_ab, low_cd),
-            _mm256_unpacklo_epi64(high_ab, high_cd),
-            _mm256_unpackhi_epi64(high_ab, high_cd),
-        ];
-        for (row, keys) in rows.iter().enumerate() {
-            // SAFETY: the caller's pointer has four words for eight lanes, `stride` words apart.
-            unsafe {
-                _mm_storeu_si128(to.add(row * stride).cast(), _mm256_castsi256_si128(*keys));
-                let upper = _mm256_extracti128_si256::<1>(*keys);
-                _mm_storeu_si128(to.add((row + 4) * stride).cast(), upper);
+    for (column, words) in group.words.iter_mut().zip(keys.words) {
+        let to: &mut [u32] = &mut column[at..at + STEP];
+        // SAFETY: a step is one vector.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), words) };
+    }
+    let Some(to) = group.addresses.get_mut(at..at + STEP) else { return };
+    for (half, words) in keys.addresses.into_iter().enumerate() {
+        for (row, both) in transpose(words).into_iter().enumerate() {
+            let halves = [_mm256_castsi256_si128(both), _mm256_extracti128_si256::<1>(both)];
+            for (words, lane) in halves.into_iter().zip([row, row + 4]) {
+                let to: &mut [u32] = &mut to[lane][half * 4..half * 4 + 4];
+                // SAFETY: four words are one vector.
+                unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), words) };
             }
         }
-    };
-    store(group.words[at..at + STEP].as_mut_ptr().cast(), KEY_WORDS, keys.words);
-    if let Some(to) = group.addresses.get_mut(at..at + STEP) {
-        let to: *mut u32 = to.as_mut_ptr().cast();
-        store(to, ADDRESS_WORDS, keys.addresses[0]);
-        store(to.wrapping_add(4), ADDRESS_WORDS, keys.addresses[1]);
     }
 }
 
@@ -197,7 +202,7 @@ fn store_keys<const ADDRESSES: usize>(group: &mut Group<ADDRESSES>, at: usize, k
 fn compare_signatures<const ADDRESSES: usize>(arrays: Arrays<'_>, group: &mut Group<ADDRESSES>) {
     let (mut away, mut count) = ([0_u8; GROUP], 0);
     for lane in 0..GROUP {
-        let bucket = &arrays.buckets[group.homes[lane] as usize];
+        let bucket = bucket(arrays, group.homes[lane]);
         let candidate = candidate(bucket, group.signatures[lane]);
         group.candidates[lane] = candidate;
         if candidate != ABSENT {
@@ -205,7 +210,7 @@ fn compare_signatures<const ADDRESSES: usize>(arrays: Arrays<'_>, group: &mut Gr
         } else if Bucket(bucket).header().has_away() {
             let signature = group.signatures[lane] as u16;
             let other = arrays.memory.index.hash.other(group.homes[lane], signature);
-            prefetch(arrays.buckets, other as usize);
+            prefetch_of(arrays.buckets, other as usize);
             group.homes[lane] = other;
             away[count] = lane as u8;
             count += 1;
@@ -213,13 +218,29 @@ fn compare_signatures<const ADDRESSES: usize>(arrays: Arrays<'_>, group: &mut Gr
     }
     for lane in &away[..count] {
         let lane = usize::from(*lane);
-        let bucket = &arrays.buckets[group.homes[lane] as usize];
+        let bucket = bucket(arrays, group.homes[lane]);
         let candidate = candidate(bucket, group.signatures[lane]);
         group.candidates[lane] = candidate;
         if candidate != ABSENT {
             prefetch_flow::<ADDRESSES>(arrays, candidate);
         }
     }
+}
+
+/// A bucket to which a key belongs.
+#[inline(always)]
+fn bucket<'a>(arrays: Arrays<'a>, at: u32) -> &'a [AtomicU64; WORDS] {
+    debug_assert!((at as usize) < arrays.buckets.len());
+    // SAFETY: both homes of a key are below the number of buckets, by which they are scaled, and which is that of the
+    // array, as the entry point has checked.
+    unsafe { arrays.buckets.get_unchecked(at as usize) }
+}
+
+/// Prefetches the cache line of an element.
+#[inline(always)]
+fn prefetch_of<T>(array: &[T], at: usize) {
+    // SAFETY: a prefetch of whatever address has no other effect.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(array.as_ptr().wrapping_add(at).cast()) }
 }
 
 /// The first reference of a bucket with a signature, or [`ABSENT`].
@@ -246,58 +267,109 @@ fn candidate(bucket: &[AtomicU64; WORDS], signature: u32) -> u32 {
 #[target_feature(enable = "bmi1,bmi2,avx2")]
 fn prefetch_flow<const ADDRESSES: usize>(arrays: Arrays<'_>, candidate: u32) {
     let reference = Reference(candidate);
-    prefetch(arrays.lines, reference.flow() as usize);
+    prefetch_of(arrays.lines, reference.flow() as usize);
+    // Translated flows have their counters there. The position of others is past the end.
+    prefetch(arrays.counters, reference.flow().wrapping_sub(arrays.first_translated) as usize);
     if ADDRESSES > 0 {
         let at = arrays.memory.address_at(reference.flow(), reference.is_second());
         prefetch(arrays.addresses, at);
     }
 }
 
-/// The third pass: what a lane has found.
+/// The third pass: what up to eight lanes from `at` on have found.
 #[inline]
 #[target_feature(enable = "bmi1,bmi2,avx2")]
-fn compare_key<const ADDRESSES: usize>(
+fn compare_keys<const ADDRESSES: usize>(
     arrays: Arrays<'_>,
     group: &Group<ADDRESSES>,
-    lane: usize,
-) -> Match {
-    let candidate = group.candidates[lane];
-    if candidate == ABSENT {
-        return Match::NONE;
+    at: usize,
+    found: &mut [Match],
+) {
+    let (mut others, matches) = compare_words(arrays, group, at);
+    if ADDRESSES > 0 {
+        for (lane, found) in matches.iter().enumerate() {
+            let has = |found: &u32| {
+                let reference = Reference(*found);
+                let own = arrays.memory.address_at(reference.flow(), reference.is_second());
+                let own = arrays.addresses.get(own);
+                own.is_some_and(|own| has_addresses(own, &group.addresses[at + lane]))
+            };
+            if *found != ABSENT && !has(found) {
+                others |= 1 << lane;
+            }
+        }
     }
-    let reference = Reference(candidate);
-    let Some(line) = arrays.lines.get(reference.flow() as usize) else { return Match::NONE };
-    let difference = difference(line, reference.is_second(), &group.words[lane]);
-    let all = _mm_setr_epi32(-1, -1, -1, (!REVERSED).cast_signed());
-    let mut is_equal = _mm_testz_si128(difference, all) == 1;
-    if ADDRESSES > 0 && is_equal {
-        let at = arrays.memory.address_at(reference.flow(), reference.is_second());
-        let own = arrays.addresses.get(at);
-        is_equal = own.is_some_and(|own| has_addresses(own, &group.addresses[lane]));
+    for (found, it) in found.iter_mut().zip(matches) {
+        *found = Match(it);
     }
-    if !is_equal {
-        return find_again(arrays, group, lane);
+    while others != 0 {
+        let lane = others.trailing_zeros() as usize;
+        if let Some(found) = found.get_mut(lane) {
+            *found = find_again(arrays, group, at + lane);
+        }
+        others &= others - 1;
     }
-    let is_reversed = _mm_movemask_ps(_mm_castsi128_ps(difference)) >> CONTEXT != 0;
-    Match::new(reference, is_reversed)
 }
 
-/// The bits in which a key differs from the one of a flow.
+/// The lanes of eight whose candidate has other words than their key, as bits, and what the others have found.
 #[inline]
-#[target_feature(enable = "avx2")]
-fn difference(line: &[AtomicU32; LINE_WORDS], is_second: bool, key: &[u32; KEY_WORDS]) -> __m128i {
-    let own: *const AtomicU32 = line.as_ptr().wrapping_add(usize::from(is_second) * SECOND);
-    // SAFETY: four of the words of a line, which are written before their flow is published.
-    let own = unsafe { _mm_loadu_si128(own.cast()) };
+#[target_feature(enable = "bmi1,bmi2,avx2")]
+fn compare_words<const ADDRESSES: usize>(
+    arrays: Arrays<'_>,
+    group: &Group<ADDRESSES>,
+    at: usize,
+) -> (u32, [u32; STEP]) {
+    let word = |value: u32| _mm256_set1_epi32(value.cast_signed());
+    let load = |column: &[u32; GROUP]| {
+        let step: &[u32] = &column[at..at + STEP];
+        // SAFETY: a step is one vector.
+        unsafe { _mm256_loadu_si256(step.as_ptr().cast()) }
+    };
+    let candidates = load(&group.candidates);
+    let flow = _mm256_and_si256(candidates, word(Reference::SECOND - 1));
+    let last = word(arrays.lines.len() as u32 - 1);
+    // The last line stands in for those that are not there.
+    let line = _mm256_min_epu32(flow, last);
+    let is_there = _mm256_cmpeq_epi32(line, flow);
+    let is_second = _mm256_slli_epi32::<1>(candidates);
+    let from = _mm256_and_si256(_mm256_srai_epi32::<31>(is_second), word(SECOND as u32));
+    let mut places = [0_u32; STEP];
+    let place = _mm256_or_si256(_mm256_slli_epi32::<{ LINE_WORDS.ilog2() as i32 }>(line), from);
     // SAFETY: the array is one vector.
-    let key = unsafe { _mm_loadu_si128(key.as_ptr().cast()) };
-    _mm_xor_si128(own, key)
+    unsafe { _mm256_storeu_si256(places.as_mut_ptr().cast(), place) };
+    let start: *const AtomicU32 = arrays.lines.as_ptr().cast();
+    // SAFETY: four of the words of a line that the array has. Its owner may write them at this moment, if the reference
+    // is older than the flow: each is an aligned word, which x86-64 loads and stores whole. The comparison of keys, or
+    // whoever asks whether the flow is live, refuses what it gets then.
+    let two = |lane: usize| unsafe {
+        let key = |lane| start.wrapping_add(position_in(&places, lane)).cast();
+        let low = _mm256_castsi128_si256(_mm_loadu_si128(key(lane)));
+        _mm256_inserti128_si256::<1>(low, _mm_loadu_si128(key(lane + 4)))
+    };
+    let own = transpose([two(0), two(1), two(2), two(3)]);
+    let difference = |at: usize| _mm256_xor_si256(own[at], load(&group.words[at]));
+    let context = difference(CONTEXT);
+    let differs = _mm256_or_si256(
+        _mm256_or_si256(difference(0), difference(1)),
+        _mm256_or_si256(difference(2), _mm256_andnot_si256(word(REVERSED), context)),
+    );
+    const { assert!(CONTEXT == 3) };
+    let is_equal = _mm256_cmpeq_epi32(differs, _mm256_setzero_si256());
+    let others = _mm256_andnot_si256(is_equal, is_there);
+    // As [`Match::new`]: the packet is a reply if it has one of: the second key, the other direction.
+    let reply = _mm256_and_si256(_mm256_xor_si256(is_second, context), word(Match::REPLY));
+    let found = _mm256_or_si256(_mm256_andnot_si256(word(Reference::AWAY), candidates), reply);
+    let found = _mm256_blendv_epi8(word(ABSENT), found, is_there);
+    let mut matches = [0; STEP];
+    // SAFETY: the array is one vector.
+    unsafe { _mm256_storeu_si256(matches.as_mut_ptr().cast(), found) };
+    (_mm256_movemask_ps(_mm256_castsi256_ps(others)).cast_unsigned(), matches)
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn has_addresses(own: &[AtomicU32; ADDRESS_WORDS], key: &[u32; ADDRESS_WORDS]) -> bool {
-    // SAFETY: both arrays are one vector; the first is written before its flow is published.
+    // SAFETY: both arrays are one vector; see `compare_words` about writers of the first one.
     unsafe {
         let own = _mm256_loadu_si256(own.as_ptr().cast());
         let key = _mm256_loadu_si256(key.as_ptr().cast());
@@ -315,5 +387,7 @@ fn find_again<const ADDRESSES: usize>(
     lane: usize,
 ) -> Match {
     let addresses = group.addresses.get(lane).copied().unwrap_or([0; _]);
-    find(arrays.memory, &Canonical { words: group.words[lane], addresses })
+    let [low, high, ports, context] = &group.words;
+    let words = [low[lane], high[lane], ports[lane], context[lane]];
+    find(arrays.memory, &Canonical { words, addresses })
 }

@@ -25,18 +25,19 @@ use crate::sync::AtomicU32;
 use super::counter::counter;
 use super::ends::Ends;
 use super::key::FlowKey;
+use super::owned_flows::add;
 
 /// Where the second key begins, or the counters.
 pub(super) const SECOND: usize = KEY_WORDS;
-const TCP: usize = 8;
-const SEEN: usize = TCP + TCP_WORDS;
-const VERDICT: usize = SEEN + 1;
+pub(super) const TCP: usize = 8;
+pub(super) const SEEN: usize = TCP + TCP_WORDS;
+pub(super) const VERDICT: usize = SEEN + 1;
 const _: () = assert!(VERDICT + 1 == LINE_WORDS);
 const START: usize = 2;
-const RULE: usize = 3;
+pub(super) const RULE: usize = 3;
 const ZONES: usize = 4;
 const BYTES_HIGH: usize = 5;
-const OWNER_SHIFT: u32 = 24;
+pub(super) const OWNER_SHIFT: u32 = 24;
 
 /// Words for the state of TCP.
 pub const TCP_WORDS: usize = 6;
@@ -310,12 +311,7 @@ impl<'a> FlowEntry<'a> {
     /// Counts packets in a direction. Of the owner only.
     #[inline(always)]
     fn count(&self, direction: Direction, packets: u32, bytes: u32) {
-        let words = self.lower_counters(direction);
-        let old = [words[0].load(Relaxed), words[1].load(Relaxed)];
-        let (packets, has_more) = old[0].overflowing_add(packets);
-        let (bytes, has_more_bytes) = old[1].overflowing_add(bytes);
-        words[0].store(packets, Relaxed);
-        words[1].store(bytes, Relaxed);
+        let [has_more, has_more_bytes] = add(self.lower_counters(direction), [packets, bytes]);
         if has_more | has_more_bytes {
             self.carry(direction, has_more, has_more_bytes);
         }
@@ -323,7 +319,7 @@ impl<'a> FlowEntry<'a> {
 
     /// Adds 1 to the upper parts of counters.
     #[cold]
-    fn carry(&self, direction: Direction, packets: bool, bytes: bool) {
+    pub(super) fn carry(&self, direction: Direction, packets: bool, bytes: bool) {
         let record = self.memory.record(self.id);
         let add = |at: usize, bits: u32, mask: u32| {
             let old = record[at].load(Relaxed);

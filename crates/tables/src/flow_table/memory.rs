@@ -207,7 +207,13 @@ impl Memory {
             Kind::TranslatedIp6 => id - translated_ip6 + (ip6 - ip4),
             Kind::Ip4 | Kind::Ip6 => return None,
         };
-        self.counters.get().as_chunks().0.get(at as usize)
+        self.all_counters().get(at as usize)
+    }
+
+    /// The counters of all translated flows: IPv4, then IPv6.
+    #[inline(always)]
+    pub(super) fn all_counters(&self) -> &[[AtomicU32; COUNTER_WORDS]] {
+        self.counters.get().as_chunks().0
     }
 
     /// All addresses of IPv6 keys.

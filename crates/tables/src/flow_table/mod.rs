@@ -28,9 +28,13 @@
 //! touched only when it is used. Bytes of a flow, all in: 96 IPv4, 128 translated, 128 IPv6.
 
 #[cfg(all(target_arch = "x86_64", not(loom)))]
+mod avx2_ends_kernel;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod avx2_hash_kernel;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod avx2_kernel;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod avx2_states_kernel;
 mod bucket;
 mod counter;
 mod ends;
@@ -45,12 +49,15 @@ mod key;
 mod line;
 mod lists;
 mod memory;
+mod owned_flows;
 mod owner;
 mod reader;
 mod sources;
+mod states;
 mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod translations;
 mod wheel;
 
 pub use ends::Ends;
@@ -59,9 +66,12 @@ pub use hash::Secret;
 pub use key::{FlowKey, Tuple};
 pub use line::{ANSWERED, ASSURED, Counters, Direction, FlowEntry, OwnedFlow, TCP_WORDS};
 pub use memory::{FlowCapacity, Kind};
+pub use owned_flows::{Judged, OwnedFlows, PassedFlow};
 pub use owner::{Created, FlowOwner, NewFlow};
 pub use reader::{Columns4, Columns6, FlowReader, Match};
+pub use states::FlowStates;
 pub use table::FlowTable;
+pub use translations::{LANES, Translations};
 
 /// Why a flow table refused; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -131,6 +131,10 @@ impl FlowReader {
         self.kernel
     }
 
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     fn of_table(kernel: Kernel) -> Kernel {
         if kernel >= Kernel::Avx2 { Kernel::Avx2 } else { Kernel::Scalar }
     }
