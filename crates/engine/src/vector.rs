@@ -10,6 +10,7 @@ pub mod flags;
 mod flow;
 #[cfg(target_arch = "x86_64")]
 mod frames_avx512;
+mod lane_bits;
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod lanes_avx2;

@@ -168,6 +168,16 @@ pub(crate) fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     ]
 }
 
+/// The inverse of [`transpose`]: 16 bytes for each of 8 lanes.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn transpose_back(words: [__m256i; 4]) -> [__m128i; STEP] {
+    // Lanes 0 and 4, 1 and 5, 2 and 6, 3 and 7.
+    let [a, b, c, d] = transpose(words);
+    let (low, high) = (|it| _mm256_castsi256_si128(it), |it| _mm256_extracti128_si256::<1>(it));
+    [low(a), low(b), low(c), low(d), high(a), high(b), high(c), high(d)]
+}
+
 /// The lower halves of 32-bit lanes below 0x10000.
 #[target_feature(enable = "avx2")]
 #[inline]

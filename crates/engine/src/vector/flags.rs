@@ -24,9 +24,19 @@ pub const DEFERRED: u16 = 0x400;
 pub const COOKIE: u16 = 0x800;
 /// Its addresses are those behind the router: whatever is translated of it has been.
 pub const TRANSLATED: u16 = 0x1000;
+/// With [`TRACKED`]: its flow is translated, and does not give it another destination.
+pub const KEEPS_DESTINATION: u16 = 0x2000;
 /// What the packet inside of a tunnel does not have of the outer one: it is another packet, of another flow.
-pub const OF_OUTER: u16 =
-    OWN | COPY | MULTICAST | TUNNELS | TRACKED | ADMITTED | DEFERRED | COOKIE | TRANSLATED;
+pub const OF_OUTER: u16 = OWN
+    | COPY
+    | MULTICAST
+    | TUNNELS
+    | TRACKED
+    | ADMITTED
+    | DEFERRED
+    | COOKIE
+    | TRANSLATED
+    | KEEPS_DESTINATION;
 /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
 pub const REFUSED: u16 = 0x4000;
 /// The packet is traced: see [`crate::trace_capture::trace`].

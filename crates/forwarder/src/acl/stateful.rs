@@ -15,6 +15,7 @@ mod cookies;
 mod edit;
 mod gateways;
 mod look_up;
+mod runs;
 mod segments;
 mod settle;
 mod spliced;
@@ -22,7 +23,7 @@ mod spliced;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, Fields, LaneSet, flags};
 use stoa_engine::{Context, VECTOR, Vector};
-use stoa_tables::flow_table::{Direction, FlowEntry, Match};
+use stoa_tables::flow_table::{Direction, FlowEntry, FlowStates, Match};
 
 use super::flow_keys::flow_vrf;
 use super::keys::Family;
@@ -36,6 +37,7 @@ use crate::flow::flows::Now;
 use crate::flow::foreign::Foreign;
 use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, fits};
 use crate::shared::Shared;
+use runs::Runs;
 use segments::Answer;
 pub(super) use settle::{is_first, settle_all};
 
@@ -45,8 +47,10 @@ pub(super) struct Tracking {
     contexts: Column<u32>,
     /// The flow of each lane that rules judge anew.
     known: Box<[Match; VECTOR]>,
-    /// All bits of lanes that pass because their flow goes on as it did, and none of others.
+    /// The flags that lanes get which pass because their flow goes on as it did; 0 of others.
     steady: Column<u16>,
+    states: Box<FlowStates>,
+    runs: Runs,
     /// Which lanes belong to a flow that rules judge by how it began.
     is_anew: Box<[bool; VECTOR]>,
     foreign: Foreign,
@@ -65,6 +69,8 @@ impl Tracking {
             contexts: Column::of(0),
             known: Box::new([Match::NONE; VECTOR]),
             steady: Column::of(0),
+            states: Box::default(),
+            runs: Runs::new(),
             is_anew: Box::new([false; VECTOR]),
             foreign: Foreign::new(),
             later: LaneSet::first_of(0),

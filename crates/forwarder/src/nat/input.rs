@@ -13,6 +13,7 @@ use stoa_wire::protocol::ICMP4;
 use super::create::Maker;
 use super::errors::{Found, translate_error};
 use super::first::First;
+use super::known::{Translated, Translator, is_to_another};
 use super::lanes::{goes_on, header, seen, translate};
 use super::rewrite::Header;
 use super::vrfs::{remember, remember_first};
@@ -34,8 +35,8 @@ const _: () = assert!(EDGES.len() == 1);
 /// Makes the node of one worker.
 pub fn make_input(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
     let hook = arcs::hook(IP4_INPUT, INPUT_NODE);
-    let foreign = Foreign::new();
-    Box::new(Input { shared: shared.clone(), hook, worker, foreign })
+    let (foreign, translator) = (Foreign::new(), Translator::new(shared.kernel));
+    Box::new(Input { shared: shared.clone(), hook, worker, foreign, translator })
 }
 
 struct Input {
@@ -43,7 +44,11 @@ struct Input {
     hook: ArcHook,
     worker: usize,
     foreign: Foreign,
+    translator: Translator,
 }
+
+/// Lanes that their flow gives no other destination.
+const KEPT: u16 = flags::TRACKED | flags::KEEPS_DESTINATION;
 
 /// What becomes of a lane.
 enum Fate {
@@ -71,8 +76,15 @@ impl Node for Input {
         let lanes = vector.len();
         let arc = &self.shared.arcs.ip4_input;
         let mut next = self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
+        let kept = vector.flags[..lanes].iter().fold(KEPT, |all, flags| all & flags);
+        if kept == KEPT {
+            return next;
+        }
         fields::of(self.shared.kernel, vector, Packets::Ip4);
-        let left = self.translate_known(vector);
+        let reader = self.shared.flows.reader(true);
+        let of = (flags::KEEPS_DESTINATION, true);
+        let Translated { left, packets, bytes } = self.translator.translate(reader, vector, of);
+        self.count(vector, (packets, bytes));
         if !left.is_empty() && self.decide(cx, vector, (&left, next)) {
             next = Next::Lanes;
         }
@@ -91,30 +103,6 @@ impl Node for Input {
 }
 
 impl Input {
-    /// Translates lanes of flows that have been found and followed; returns the others.
-    #[inline]
-    fn translate_known(&self, vector: &mut Vector) -> LaneSet {
-        let (mut left, reader) = (LaneSet::first_of(0), self.shared.flows.reader(true));
-        let (mut packets, mut bytes) = (0, 0);
-        for lane in 0..vector.len() {
-            let Some(fields) = vector.known_fields() else { break };
-            let found = Match::of_word(fields.flow[lane]);
-            let is_followed = vector.flags[lane] & flags::TRACKED != 0 && found.is_received();
-            let ends = if is_followed { reader.other_ends(found) } else { None };
-            let Some(ends) = ends else {
-                left.insert(lane);
-                continue;
-            };
-            let header = header(fields, lane);
-            if is_to_another(&header, ends) {
-                (packets, bytes) = (packets + 1, bytes + u64::from(vector.length[lane]));
-                translate(vector, lane, &header, ends);
-            }
-        }
-        self.count(vector, (packets, bytes));
-        left
-    }
-
     fn count(&self, vector: &mut Vector, (packets, bytes): (u64, u64)) {
         if packets > 0 {
             vector.forget_hash();
@@ -179,15 +167,6 @@ impl Input {
         };
         worker.maintain(nat, &shared.flows, tracker.of(true), now)
     }
-}
-
-/// Whether a packet goes to another end when it is translated: then it is so before its route is looked up. Others get
-/// their sources when they leave.
-#[inline(always)]
-fn is_to_another(header: &Header, ends: stoa_tables::flow_table::Ends) -> bool {
-    let old = header.ends;
-    let has_port = header.kind.0 & Kind::LATER == 0;
-    old.destination != ends.destination || has_port && (old.ports ^ ends.ports) as u16 != 0
 }
 
 impl Slow<'_> {

@@ -8,6 +8,9 @@
 //! quotes and reaches its sender.
 
 mod allocate;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod apply_avx2;
 pub mod backends;
 pub mod block_events;
 pub mod blocks;
@@ -18,6 +21,7 @@ mod events;
 mod first;
 mod gateways;
 mod input;
+mod known;
 mod lanes;
 mod make;
 pub mod mappings;

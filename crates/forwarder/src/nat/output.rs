@@ -11,6 +11,7 @@ use stoa_wire::protocol::ICMP4;
 
 use super::create::Maker;
 use super::first::First;
+use super::known::{Translated, Translator};
 use super::lanes::{goes_on, header, seen, translate};
 use super::rewrite::Header;
 use super::{Nat, NatWorker, OUTPUT_NODE, Outbound, refuse};
@@ -28,13 +29,15 @@ use crate::shared::Shared;
 /// Makes the node of one worker.
 pub fn make_output(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
     let hook = arcs::hook(IP4_OUTPUT, OUTPUT_NODE);
-    Box::new(Output { shared: shared.clone(), hook, worker })
+    let translator = Translator::new(shared.kernel);
+    Box::new(Output { shared: shared.clone(), hook, worker, translator })
 }
 
 struct Output {
     shared: Arc<Shared>,
     hook: ArcHook,
     worker: usize,
+    translator: Translator,
 }
 
 /// What decides about lanes without a translated flow that is known already.
@@ -62,7 +65,10 @@ impl Node for Output {
             return next;
         }
         fields::of(self.shared.kernel, vector, Packets::Ip4);
-        let left = self.translate_known(vector);
+        let reader = self.shared.flows.reader(true);
+        let Translated { left, packets, bytes } =
+            self.translator.translate(reader, vector, (DONE, false));
+        self.count(vector, (packets, bytes));
         if !left.is_empty() && self.decide(cx, vector, (&left, next)) {
             next = Next::Lanes;
         }
@@ -71,32 +77,6 @@ impl Node for Output {
 }
 
 impl Output {
-    /// Translates lanes of flows that have been found and followed; returns the others that may have to be.
-    #[inline]
-    fn translate_known(&self, vector: &mut Vector) -> LaneSet {
-        let (mut left, reader) = (LaneSet::first_of(0), self.shared.flows.reader(true));
-        let (mut packets, mut bytes) = (0, 0);
-        for lane in 0..vector.len() {
-            let Some(fields) = vector.known_fields() else { break };
-            let lane_flags = vector.flags[lane];
-            if lane_flags & DONE != 0 {
-                continue;
-            }
-            let found = Match::of_word(fields.flow[lane]);
-            let is_followed = lane_flags & flags::TRACKED != 0 && found.is_received();
-            let ends = if is_followed { reader.other_ends(found) } else { None };
-            let Some(ends) = ends else {
-                left.insert(lane);
-                continue;
-            };
-            (packets, bytes) = (packets + 1, bytes + u64::from(vector.length[lane]));
-            let header = header(fields, lane);
-            translate(vector, lane, &header, ends);
-        }
-        self.count(vector, (packets, bytes));
-        left
-    }
-
     fn count(&self, vector: &mut Vector, (packets, bytes): (u64, u64)) {
         if packets > 0 {
             vector.forget_hash();

@@ -61,7 +61,7 @@ impl BetweenVrfs {
             let (found, destination) =
                 (Match::of_word(fields.flow[lane]), fields.destination[0][lane]);
             let own = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
-            let other = vrf_behind(&flows, found).filter(|other| *other != own);
+            let other = vrf_behind(flows, found).filter(|other| *other != own);
             // One that was deleted has no flows soon.
             let Some(vrf) = other.and_then(|other| nat.vrf(other)) else { continue };
             let table = <u32 as Address>::table(&self.shared, vrf, reader);

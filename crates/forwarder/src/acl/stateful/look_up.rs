@@ -1,42 +1,35 @@
 //! The flows of the lanes of a vector, and lanes that pass by them at once.
 
 use stoa_engine::Vector;
-use stoa_engine::vector::{LaneSet, flags};
+use stoa_engine::vector::{Column, Fields, LaneSet};
 use stoa_tables::flow_table::{FlowReader, Match};
 
 use super::super::flow_keys::flow_vrf;
 use super::super::keys::Family;
 use super::super::node::AclNode;
 use super::{Tracking, seen, spliced};
-use crate::flow::fields::{self, Kind};
-use crate::flow::tracker::{Seen, Side, Steady, about};
+use crate::flow::fields::{Kind, Place};
+use crate::flow::tracker::{Lanes, SEGMENT, Side, Steady, about};
 
 impl<F: Family> AclNode<F> {
     /// Looks up the flows of all lanes, and notes which are fragments without ports.
     pub(super) fn look_up(&mut self, reader: &FlowReader, vector: &mut Vector) {
         let (lanes, Some(fields)) = (vector.len(), vector.known_fields()) else { return };
-        let Tracking { ports, contexts, known, later, .. } = &mut self.tracking;
-        let mut kinds = 0;
-        // Most lanes were received by the interface of the lane before.
-        let (mut interface, mut vrf) = (u32::MAX, 0);
-        let columns = fields.kind[..lanes].iter().zip(&fields.ports[..lanes]);
-        let own = ports[..lanes].iter_mut().zip(&mut contexts[..lanes]);
-        let columns = columns.zip(&vector.rx_if[..lanes]).zip(own);
-        for (((kind, of_packet), rx_if), (ports, context)) in columns {
-            let kind = Kind(*kind);
-            kinds |= kind.0;
-            if *rx_if != interface {
-                (interface, vrf) = (*rx_if, flow_vrf(self.shared.attributes.vrf_of(*rx_if)));
-            }
-            *ports = kind.flow_ports(*of_packet);
-            *context = u32::from(kind.protocol()) << 16 | u32::from(vrf);
-        }
+        let Tracking { ports, contexts, known, later, runs, .. } = &mut self.tracking;
+        let vrf_of = |interface| u32::from(flow_vrf(self.shared.attributes.vrf_of(interface)));
+        let kinds = fill_contexts(fields, (&vector.rx_if, vrf_of), contexts, lanes);
         if kinds & Kind::LATER != 0 {
             let is_later = |lane: &usize| fields.kind[*lane] & Kind::LATER != 0;
             (0..lanes).filter(is_later).for_each(|lane| later.insert(lane));
         }
-        let keys = (&ports[..lanes], &contexts[..lanes]);
-        F::look_up_flows(reader, fields, keys, &mut known[..lanes]);
+        fill_ports::<F>(fields, ports, lanes);
+        runs.find::<F>(fields, contexts, lanes);
+        if runs.are_few() {
+            runs.look_up::<F>(reader, fields, (ports, contexts), &mut known[..lanes]);
+        } else {
+            let keys = (&ports[..lanes], &contexts[..lanes]);
+            F::look_up_flows(reader, fields, keys, &mut known[..lanes]);
+        }
         let Some(fields) = vector.known_fields_mut().filter(|_| F::IS_IP4) else { return };
         for (flow, known) in fields.flow[..lanes].iter_mut().zip(&known[..lanes]) {
             *flow = known.word();
@@ -51,28 +44,46 @@ impl<F: Family> AclNode<F> {
         vector: &mut Vector,
         of: Steady,
     ) -> LaneSet {
-        const PASSED: u16 = flags::TRACKED | flags::ADMITTED;
-        let (lanes, mut left) = (vector.len(), LaneSet::first_of(0));
+        let lanes = vector.len();
         let Some(fields) = vector.known_fields() else { return LaneSet::first_of(lanes) };
-        let Tracking { known, steady, .. } = &mut self.tracking;
-        let columns = fields.kind[..lanes].iter().zip(&fields.place[..lanes]);
-        let own = known[..lanes].iter_mut().zip(&mut steady[..lanes]);
-        for (lane, ((kind, place), (known, steady))) in columns.zip(own).enumerate() {
-            let fields = (Kind(*kind), fields::Place(*place));
-            let seen = || Seen { bytes: vector.bytes(lane), kind: fields.0, place: fields.1 };
-            *steady = if side.pass_steady(*known, fields, of, seen) {
-                *known = Match::NONE;
-                u16::MAX
-            } else {
-                left.insert(lane);
-                0
-            };
+        let Tracking { known, steady, states, runs, .. } = &mut self.tracking;
+        let (flows, length) = (side.steady(of), |place: &u32| u32::from(Place(*place).length()));
+        if runs.are_few() {
+            for run in runs.of(lanes) {
+                let (packets, first) = (run.len() as u32, run.start);
+                let bytes = fields.place[run.clone()].iter().map(length).sum();
+                let flags = flows.pass(known[first], Kind(fields.kind[first]), (packets, bytes));
+                steady[run].fill(flags);
+            }
+        } else {
+            let (kinds, places) = (&fields.kind, &fields.place);
+            let all = Lanes { found: known, kinds, places, count: lanes };
+            flows.pass_all(all, states, steady);
         }
+        let is_segment = |flags: &u16| *flags & SEGMENT;
+        if steady[..lanes].iter().map(is_segment).fold(0, |any, it| any | it) != 0 {
+            for (lane, flags) in steady[..lanes].iter_mut().enumerate() {
+                if *flags & SEGMENT == 0 {
+                    continue;
+                }
+                let passes = side.pass_segment(known[lane], &seen(vector, fields, lane), of);
+                *flags = if passes { *flags & !SEGMENT } else { 0 };
+            }
+        }
+        let left = LaneSet::first_of(lanes).take_equal(steady, 0);
         for (flags, steady) in vector.flags[..lanes].iter_mut().zip(&steady[..lanes]) {
-            *flags |= PASSED & steady;
+            *flags |= steady;
         }
-        for (id, steady) in self.ids[..lanes].iter_mut().zip(&steady[..lanes]) {
-            *id = if *steady == 0 { *id } else { 0 };
+        if left.is_empty() {
+            known[..lanes].fill(Match::NONE);
+            self.ids[..lanes].fill(0);
+            return left;
+        }
+        let own = known[..lanes].iter_mut().zip(&mut self.ids[..lanes]);
+        for ((known, id), steady) in own.zip(&steady[..lanes]) {
+            if *steady != 0 {
+                (*known, *id) = (Match::NONE, 0);
+            }
         }
         left
     }
@@ -98,5 +109,47 @@ impl<F: Family> AclNode<F> {
             spliced::unshift_quoted(vector, lane, by);
         }
         is_about
+    }
+}
+
+/// Writes protocols and VRFs as keys have them; returns all bits that any of the kinds has. Most lanes were received by
+/// the interface of the lane before.
+fn fill_contexts(
+    fields: &Fields,
+    (interfaces, vrf_of): (&Column<u32>, impl Fn(u32) -> u32),
+    contexts: &mut Column<u32>,
+    lanes: usize,
+) -> u32 {
+    let first = interfaces[0];
+    let (mut kinds, mut differs) = (0, 0);
+    let vrf = vrf_of(first);
+    let columns = fields.kind[..lanes].iter().zip(&interfaces[..lanes]);
+    for (context, (kind, interface)) in contexts[..lanes].iter_mut().zip(columns) {
+        *context = (kind & 0xff) << 16 | vrf;
+        kinds |= kind;
+        differs |= interface ^ first;
+    }
+    if differs != 0 {
+        let (mut last, mut vrf) = (first, vrf);
+        for (context, interface) in contexts[..lanes].iter_mut().zip(&interfaces[..lanes]) {
+            if *interface != last {
+                (last, vrf) = (*interface, vrf_of(*interface));
+            }
+            *context = *context & 0xff_0000 | vrf;
+        }
+    }
+    kinds
+}
+
+/// Writes ports as keys have them: those of the fields, but for ICMP.
+fn fill_ports<F: Family>(fields: &Fields, ports: &mut Column<u32>, lanes: usize) {
+    ports[..lanes].copy_from_slice(&fields.ports[..lanes]);
+    let kinds = &fields.kind[..lanes];
+    let is_icmp = |kind: &u32| u32::from(Kind(*kind).protocol() == F::ICMP);
+    if kinds.iter().map(is_icmp).fold(0, |any, it| any | it) == 0 {
+        return;
+    }
+    for (ports, kind) in ports[..lanes].iter_mut().zip(kinds) {
+        *ports = Kind(*kind).flow_ports(*ports);
     }
 }

@@ -1,11 +1,13 @@
 //! The tracker against a naive model with a clock, and flows that give way.
 
 mod pressure;
+mod steady;
 
 use std::collections::HashMap;
 
 use proptest::prelude::*;
 use stoa_engine::quiescence::Quiescence;
+use stoa_engine::vector::flags;
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::lpm::Kernel;
 

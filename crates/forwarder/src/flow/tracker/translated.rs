@@ -17,6 +17,15 @@ use crate::nat::mappings::End;
 /// The bit of the word of a mapping of flows that began outside, and the one that says that a block of ports is meant.
 const INBOUND: u32 = 1 << 31;
 const BLOCK: u32 = 1 << 30;
+/// The bit of flows whose packets get another destination in both directions.
+const BOTH: u32 = 1 << 29;
+
+/// Whether packets of a translated flow in a direction keep their destination, by the second word of its [`Uses`].
+/// Those of the direction from outside get another one.
+#[inline(always)]
+pub(super) const fn keeps_destination(uses: u32, direction: Direction) -> bool {
+    uses & BOTH == 0 && (uses & INBOUND != 0) == matches!(direction, Direction::Reply)
+}
 
 /// What a translated flow uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +44,7 @@ impl Uses {
     /// Those of a flow; 0s: it is not translated.
     pub fn of(flow: &FlowEntry<'_>) -> Self {
         let word = flow.spare(1).unwrap_or(0);
-        let id = (word & !(INBOUND | BLOCK)).checked_sub(1);
+        let id = (word & !(INBOUND | BLOCK | BOTH)).checked_sub(1);
         let is_block = word & BLOCK != 0;
         Self {
             number: flow.spare(0).unwrap_or(0),
@@ -63,6 +72,18 @@ pub struct Translation {
     pub epoch: u16,
     /// As above.
     pub has_rules: bool,
+}
+
+/// Whether the packets of a flow in a direction have the same destination on both sides of the router.
+fn destination_stays(flow: &FlowEntry<'_>, direction: Direction) -> bool {
+    let keys = [flow.key(), flow.reply_key()];
+    let [received, other] = if direction == Direction::Original { [0, 1] } else { [1, 0] };
+    match [keys[received].tuple, keys[other].tuple] {
+        [Tuple::Ip4(one), Tuple::Ip4(other)] => {
+            (one.destination, one.destination_port) == (other.source, other.source_port)
+        }
+        _ => false,
+    }
 }
 
 /// What has to be released when a flow is over.
@@ -254,9 +275,12 @@ impl Side {
 
     pub(super) fn note_uses(&self, id: u32, uses: Uses) {
         let flow = self.owner.entry(id);
-        for (at, word) in uses.words().into_iter().enumerate() {
-            flow.set_spare(at, word);
-        }
+        let [number, word] = uses.words();
+        // Without the destination that it keeps, there is none.
+        let direction = if uses.is_inbound { Direction::Reply } else { Direction::Original };
+        let stays = destination_stays(&flow, direction);
+        flow.set_spare(0, number);
+        flow.set_spare(1, word | if stays { 0 } else { BOTH });
     }
 
     /// The flow of the first one of the packet of a later fragment, if that has passed.

@@ -27,10 +27,13 @@ const PENDING: u8 = 4;
 /// The flag of a flow of which a packet has passed the pair of its zones, by the rules of its epoch.
 const PAIRED: u8 = 8;
 
+/// The flags of a settled flow, among some.
+pub(super) const SETTLED: (u8, u8) = (CONFIRMED, CONFIRMED | SUSPENDED | PENDING);
+
 /// Whether rules need not be asked about its packets in the original direction, by the rules of its epoch.
 #[inline(always)]
 pub(super) const fn is_settled(flags: u8) -> bool {
-    flags & (CONFIRMED | SUSPENDED | PENDING) == CONFIRMED
+    flags & SETTLED.1 == SETTLED.0
 }
 
 /// Whether a packet has passed the pair of its zones, by the rules of its epoch.
