@@ -17,7 +17,7 @@ const TOLERANCE: f64 = 5.0;
 const LOOPS: u32 = 480;
 
 /// Cases: a name, and options of `stoa bench forward`.
-const CASES: [(&str, &[&str]); 8] = [
+const CASES: [(&str, &[&str]); 10] = [
     ("ip4", &["--routes", "1000", "--destinations", "1000"]),
     ("ip6", &["--family", "ip6", "--routes", "1000", "--destinations", "1000"]),
     ("vlan", &["--vlan"]),
@@ -30,16 +30,21 @@ const CASES: [(&str, &[&str]); 8] = [
     ("zones", &["--acl", "acl:600", "--zones", "--routes", "1000", "--destinations", "1000"]),
     ("flows", &["--acl", "acl:600", "--stateful", "--flows", "64", "--destinations", "16"]),
     ("new", &["--acl", "acl:600", "--stateful", "--flows", "131072"]),
+    // Packets of one flow, and translated ones of 1,024 flows.
+    ("burst", &["--acl", "acl:600", "--stateful"]),
+    ("nat44", &["--nat44", "--flows", "64", "--destinations", "16"]),
 ];
 
 /// Nodes, and substrings of their function's name. Counts include called functions.
-const NODES: [(&str, [&str; 2]); 7] = [
+const NODES: [(&str, [&str; 2]); 9] = [
     ("ethernet-input", ["EthernetInput", "::process"]),
     ("ip4-input", ["Ip4Input", "::process"]),
     ("ip6-input", ["Ip6Input", "::process"]),
     ("rewrite", ["rewrite::Rewrite", "::process"]),
     // All nodes of access lists and zones together.
     ("acl", ["acl::node::AclNode", "::process"]),
+    ("nat44-input", ["nat::input::Input", "::process"]),
+    ("nat44-output", ["nat::output::Output", "::process"]),
     ("generator-input", ["GeneratorRx", "::receive"]),
     ("main-loop", ["worker::main_loop::Worker", "Worker::run_once"]),
 ];
@@ -96,7 +101,8 @@ fn nodes_keep_their_budgets() {
     }
     assert!(
         exceeded.is_empty(),
-        "instructions per packet: {}\nReduce them, or justify the increase in the commit and write a new budget with STOA_UPDATE=1.",
+        "instructions per packet: {}\nReduce them, or justify the increase in the commit and write a new budget with \
+         STOA_UPDATE=1.",
         exceeded.join("; ")
     );
 }
