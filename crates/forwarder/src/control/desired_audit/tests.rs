@@ -102,7 +102,7 @@ fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
         (Kind::Interfaces, "b.5", |state| state.lose_zone("b.5")),
         (Kind::Interfaces, "b.5", |state| state.lose_zone_input("b.5")),
         (Kind::NatPolicies, "1/2, number 2", |state| state.lose_nat_policy()),
-        (Kind::NatMappings, "1/2", |state| state.lose_nat_mapping()),
+        (Kind::NatMappings, "1/3", |state| state.lose_nat_mapping()),
         (Kind::Ipfix, "ipfix", |state| state.lose_export()),
         (Kind::Punts, "arp", |state| state.lose_punt_limit(Class::Arp)),
         (Kind::StaticRoutes, "172.17.0.0/16", |state| {

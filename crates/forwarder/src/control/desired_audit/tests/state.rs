@@ -286,6 +286,7 @@ fn nat() -> v1::Nat {
     let backend =
         |last| v1::NatBackend { address: vec![10, 0, 0, last], first_port: 80, weight: 3 };
     let shared = v1::NatMapping {
+        instance: 1,
         index: 3,
         protocol: 6,
         external: Some(net([192, 0, 2, 1], 32)),
