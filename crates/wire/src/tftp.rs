@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn only_requests_are_requests() {
         assert_eq!(is_request(b"\0\x01boot.bin\0octet\0"), Ok(true));
-        assert_eq!(is_request(b"\0\x02a\0netascii\0blksize\0001428\0"), Ok(true));
+        assert_eq!(is_request(b"\0\x02a\0netascii\0blksize\x001428\0"), Ok(true));
         for other in [&b""[..], b"\0", b"\0\x03\0\x01data", b"\0\x04\0\x01", b"\x01\x01a\0b\0"] {
             assert_eq!(is_request(other), Ok(false));
         }

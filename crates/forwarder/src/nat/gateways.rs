@@ -92,7 +92,7 @@ pub fn external_port(
     };
     let random = |at: u32| {
         let word = side.expectations().random(now.ms ^ u32::from(own_port) << 16 ^ at);
-        first + (u64::from(word) * u64::from(count) >> 32) as u16
+        first + ((u64::from(word) * u64::from(count)) >> 32) as u16
     };
     let same = (first..=last).contains(&own_port).then_some(own_port);
     same.into_iter().chain((0..TRIES).map(random)).find(is_free)

@@ -242,7 +242,7 @@ fn foreign_split_and_malformed_text_passes_as_it_is() {
     assert_eq!(sums(&mut lab).expected, 0);
     // With a wrong checksum.
     let line = format!("{line}\r\n");
-    let mut packet = control.from_client(ACK, line.as_bytes());
+    let mut packet = control.of_client(ACK, line.as_bytes());
     packet[36] ^= 1;
     lab.send("west", [packet_from(1, &packet)]);
     assert_eq!(lab.take("east").len(), 1);

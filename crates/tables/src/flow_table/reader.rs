@@ -131,6 +131,7 @@ impl FlowReader {
         self.kernel
     }
 
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
     pub(super) fn memory(&self) -> &Memory {
         &self.memory
     }

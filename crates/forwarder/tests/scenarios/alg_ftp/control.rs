@@ -119,7 +119,7 @@ impl Control {
         (HOMES[usize::from(self.client_host) - 1], HOMES[usize::from(self.server_host) - 1])
     }
 
-    pub fn from_client(&self, flags: u8, data: &[u8]) -> Vec<u8> {
+    pub fn of_client(&self, flags: u8, data: &[u8]) -> Vec<u8> {
         let acknowledgement = if flags & ACK == 0 { 0 } else { self.server_numbers.0 };
         segment(
             self.client,
@@ -130,7 +130,7 @@ impl Control {
         )
     }
 
-    fn from_server(&self, flags: u8, data: &[u8]) -> Vec<u8> {
+    fn of_server(&self, flags: u8, data: &[u8]) -> Vec<u8> {
         let ends = (self.server.1, self.server.0);
         segment(
             ends,
@@ -143,17 +143,17 @@ impl Control {
 
     pub fn open(&mut self, lab: &mut Lab) {
         let (client_port, server_port) = self.homes();
-        let syn = self.from_client(SYN, b"");
+        let syn = self.of_client(SYN, b"");
         let syn = sent(lab, self.client_host, &syn, server_port).expect("the SYN passes");
         assert_eq!(syn.ends, self.server);
         self.ports.1 = syn.ports.0;
         self.client_numbers =
             (self.client_numbers.0.wrapping_add(1), self.client_numbers.1.wrapping_add(1));
-        let answer = self.from_server(SYN_ACK, b"");
+        let answer = self.of_server(SYN_ACK, b"");
         let answer = sent(lab, self.server_host, &answer, client_port).expect("the SYN-ACK passes");
         assert_eq!(answer.ends, (self.client.1, self.client.0));
         self.server_numbers = (self.server_numbers.0 + 1, self.server_numbers.1 + 1);
-        let ack = self.from_client(ACK, b"");
+        let ack = self.of_client(ACK, b"");
         sent(lab, self.client_host, &ack, server_port).unwrap();
         self.say(lab, false, "220 ready\r\n");
         self.say(lab, true, "USER ftp\r\n");
@@ -180,9 +180,9 @@ impl Control {
     pub fn repeat(&mut self, lab: &mut Lab, is_client: bool, line: &str) -> String {
         let (client_port, server_port) = self.homes();
         let (from, packet, to) = if is_client {
-            (self.client_host, self.from_client(ACK, line.as_bytes()), server_port)
+            (self.client_host, self.of_client(ACK, line.as_bytes()), server_port)
         } else {
-            (self.server_host, self.from_server(ACK, line.as_bytes()), client_port)
+            (self.server_host, self.of_server(ACK, line.as_bytes()), client_port)
         };
         let got = sent(lab, from, &packet, to).unwrap_or_else(|| panic!("{line} passes"));
         let numbers = if is_client {
