@@ -69,11 +69,16 @@ impl Reported {
 const PACKET_BITS: u32 = 40;
 const BYTE_BITS: u32 = 48;
 
+/// What a counter lacks, at most, without the carry that its worker is about to make.
+const CARRY: u64 = 1 << 32;
+
 /// Whether counters have gone back since a report: a reader may get them without the carry that their worker is about
-/// to make. Counters that begin again at 0 look the same, once in 2^40 packets.
+/// to make. Counters that begin again at 0 are much lower: they have not.
 pub fn has_gone_back(now: [Counters; 2], report: Option<&Report>) -> bool {
-    let is_less =
-        |(now, then): (&Counters, &Counters)| now.packets < then.packets || now.bytes < then.bytes;
+    let lacks_carry = |now: u64, then: u64| (1..=CARRY).contains(&then.saturating_sub(now));
+    let is_less = |(now, then): (&Counters, &Counters)| {
+        lacks_carry(now.packets, then.packets) || lacks_carry(now.bytes, then.bytes)
+    };
     report.is_some_and(|it| now.iter().zip(&it.counters).any(is_less))
 }
 
@@ -107,6 +112,26 @@ mod tests {
         assert!(has_gone_back(of(0x10), Some(&report)));
         assert!(!has_gone_back(of(0x1_0000_0010), Some(&report)));
         assert!(!has_gone_back(of(0x10), None));
+    }
+
+    /// Bytes begin again every 6 hours at 100 Gb/s. Without a report until the former value is passed, a flow would be
+    /// silent for as long.
+    #[test]
+    fn a_counter_that_begins_again_has_not_gone_back() {
+        let of = |packets, bytes| [Counters { packets, bytes }, Counters::default()];
+        let report = |counters| Report { start: 0, at: 9, counters, gone: None };
+        let full = report(of(9, (1 << BYTE_BITS) - 500));
+        for later in [0, 1_000, 100 << 30] {
+            assert!(!has_gone_back(of(10, later), Some(&full)), "{later}");
+            assert_eq!(since(of(10, later), Some(&full)), of(1, later + 500));
+        }
+        let packets = report(of((1 << PACKET_BITS) - 3, 7));
+        assert!(!has_gone_back(of(4, 1_000), Some(&packets)));
+        assert_eq!(since(of(4, 1_000), Some(&packets)), of(7, 993));
+        // As far as a carry goes, and no further.
+        let high = report(of(9, 7 << 32));
+        assert!(has_gone_back(of(9, 6 << 32), Some(&high)));
+        assert!(!has_gone_back(of(9, (6 << 32) - 1), Some(&high)));
     }
 
     #[test]
