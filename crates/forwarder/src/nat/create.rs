@@ -76,7 +76,7 @@ impl Maker<'_> {
             FlowKey::ip4(flow, vrf)
         };
         match decision {
-            Outbound::Untranslated => Err(Drop::Nat44Untranslated),
+            Outbound::Untranslated | Outbound::Backend => Err(Drop::Nat44Untranslated),
             Outbound::Refused(policy) => {
                 Counts::add(&policy.counts.no_address);
                 self.report_refusal(first, policy, Drop::Nat44NoAddress);

@@ -230,6 +230,8 @@ impl Policy {
 enum Outbound<'a> {
     /// It goes as it is.
     Untranslated,
+    /// It has the inside end of a backend, and no policy translates it: it must not leave.
+    Backend,
     /// A static mapping gives it this source.
     Static(u32, StaticEnd),
     /// A policy translates it.
@@ -300,10 +302,15 @@ impl Nat {
         (source, destination): (u32, u32),
         (protocol, port): (u8, Option<u16>),
     ) -> Outbound<'_> {
+        // Whether the first policy of a backend lets it send to the destination as it is.
+        let mut exempts_backend = None;
         for policy in self.policies.iter().filter(|policy| policy.interface == interface) {
-            let end = (protocol, source, port);
-            let found = self.statics.of_internal((policy.instance, vrf), end);
+            let (scope, end) = ((policy.instance, vrf), (protocol, source, port));
+            let found = self.statics.of_internal(scope, end);
             if found.is_none() && !policy.has_subscriber(source) {
+                if exempts_backend.is_none() && self.statics.is_backend(scope, end) {
+                    exempts_backend = Some(policy.exempts(destination));
+                }
                 continue;
             }
             if policy.exempts(destination) {
@@ -315,80 +322,12 @@ impl Nat {
                 None => Outbound::By(policy),
             };
         }
-        Outbound::Untranslated
+        match exempts_backend {
+            Some(false) => Outbound::Backend,
+            _ => Outbound::Untranslated,
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn prefix(text: &str) -> Prefix4 {
-        let (address, length) = text.split_once('/').unwrap();
-        let address: std::net::Ipv4Addr = address.parse().unwrap();
-        Prefix4 { network: address.to_bits(), length: length.parse().unwrap() }
-    }
-
-    fn policy(number: u32) -> Policy {
-        Policy {
-            number,
-            instance: 1,
-            interface: 7,
-            subscribers: Vec::new(),
-            exempt: Vec::new(),
-            pools: Vec::new(),
-            ports: (1024, u16::MAX),
-            mapping: Mapping::default(),
-            filtering: Filtering::default(),
-            allocation: Allocation::default(),
-            quota: None,
-            is_silent: false,
-            algs: Vec::new(),
-            counts: Arc::default(),
-        }
-    }
-
-    #[test]
-    fn the_first_policy_decides() {
-        let inside = prefix("10.0.0.0/24");
-        let first =
-            Policy { subscribers: vec![inside], exempt: vec![prefix("10.9.0.0/16")], ..policy(1) };
-        let nat = Nat { policies: vec![first, policy(2)], ..Nat::default() };
-        let number = |interface, source: &str, destination: &str| {
-            let [source, destination] = [source, destination].map(|it| prefix(it).network);
-            match nat.outbound((interface, 0), (source, destination), (17, Some(9))) {
-                Outbound::Untranslated => 0,
-                Outbound::By(policy) => policy.number,
-                other => panic!("{other:?}"),
-            }
-        };
-        assert_eq!(number(7, "10.0.0.9/32", "192.0.2.1/32"), 1);
-        assert_eq!(number(7, "10.0.1.9/32", "192.0.2.1/32"), 2);
-        assert_eq!(number(7, "10.0.0.9/32", "10.9.3.1/32"), 0);
-        assert_eq!(number(7, "10.0.1.9/32", "10.9.3.1/32"), 2);
-        assert_eq!(number(8, "10.0.0.9/32", "192.0.2.1/32"), 0);
-    }
-
-    #[test]
-    fn a_source_has_one_address_of_all_pools() {
-        let pools = vec![prefix("192.0.2.8/30"), prefix("198.51.100.1/32")];
-        let policy = Policy { pools: pools.clone(), ..policy(1) };
-        let of = |part: u64| policy.address_of((part * u64::from(u32::MAX) / 10) as u32).unwrap();
-        let all: Vec<u32> = (0..=10).map(of).collect();
-        assert!(all.iter().all(|it| pools.iter().any(|pool| pool.contains(*it))));
-        assert_eq!((all[0], all[10]), (pools[0].network, pools[1].network));
-        assert_eq!(self::policy(1).address_of(5), None);
-    }
-
-    #[test]
-    fn external_addresses_are_those_of_their_vrf() {
-        let external = vec![(1, 10, 20), (1, 30, 30), (2, 5, 6)];
-        let nat = Nat { external, ..Nat::default() };
-        for (vrf, address) in [(1, 10), (1, 20), (1, 30), (2, 5), (2, 6)] {
-            assert!(nat.is_external(vrf, address), "{vrf} {address}");
-        }
-        for (vrf, address) in [(1, 9), (1, 21), (1, 29), (1, 31), (2, 7), (2, 15), (0, 5), (3, 5)] {
-            assert!(!nat.is_external(vrf, address), "{vrf} {address}");
-        }
-    }
-}
+mod tests;

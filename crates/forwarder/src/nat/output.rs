@@ -167,6 +167,8 @@ impl<'a> Slow<'a> {
         let decision = self.outbound(vector, (lane, &header));
         match decision {
             Outbound::Untranslated => return Ok(false),
+            // Its flow is over, so that nothing knows its external end any more.
+            Outbound::Backend => return Err(Drop::Nat44Untranslated),
             // A forged source: no host inside has an external address, and it would hold its ports for ever.
             Outbound::By(_) if self.nat.is_external(tx_vrf, header.ends.source) => {
                 return Err(Drop::Nat44Untranslated);

@@ -111,8 +111,10 @@ pub struct Statics {
     all: Vec<Static>,
     internal: BTreeMap<Key, usize>,
     external: BTreeMap<Key, usize>,
-    /// Internal addresses: instance and VRF, last and first one. None is a part of two.
+    /// Internal addresses, those of backends among them: instance and VRF, last and first one. None is a part of two.
     inside: BTreeMap<((u32, u16), u32), u32>,
+    /// Ends of backends, with their first port. None is a part of two.
+    backends: BTreeMap<Key, u16>,
 }
 
 impl Statics {
@@ -132,8 +134,8 @@ impl Statics {
             let (protocol, address, port) = key(it.external, last(outside));
             external.insert(((0, it.vrf), protocol, address, port), at);
         }
-        let inside = merged(&all);
-        Self { all, internal, external, inside }
+        let (inside, backends) = (merged(&all), backend_ends(&all));
+        Self { all, internal, external, inside, backends }
     }
 
     /// Whether there are none.
@@ -166,6 +168,19 @@ impl Statics {
         next.is_some_and(|((of, _), first)| *of == scope && *first <= address)
     }
 
+    /// Whether an end of an instance in a VRF is that of a backend. What this sends leaves by its flow only.
+    pub fn is_backend(
+        &self,
+        scope: (u32, u16),
+        (protocol, address, port): (u8, u32, Option<u16>),
+    ) -> bool {
+        let Some(port) = port else { return false };
+        let next = self.backends.range((scope, protocol, address, port)..).next();
+        next.is_some_and(|((of, kind, host, _), first)| {
+            (*of, *kind, *host) == (scope, protocol, address) && *first <= port
+        })
+    }
+
     /// The external end of an internal one of an instance in a VRF, and the number of the mapping.
     pub fn of_internal(
         &self,
@@ -195,10 +210,14 @@ impl Statics {
 
 /// The internal addresses of all, by instance and last one: prefixes contain each other, or have nothing in common.
 fn merged(all: &[Static]) -> BTreeMap<((u32, u16), u32), u32> {
-    let with_internal = all.iter().filter(|it| it.backends.is_empty());
-    let mut ranges: Vec<_> = with_internal
-        .map(|it| ((it.instance, it.internal_vrf), it.internal.network, it.internal.last()))
-        .collect();
+    let mut ranges = Vec::new();
+    for it in all {
+        let scope = (it.instance, it.internal_vrf);
+        match it.backends.is_empty() {
+            true => ranges.push((scope, it.internal.network, it.internal.last())),
+            false => ranges.extend(it.backends.iter().map(|it| (scope, it.address, it.address))),
+        }
+    }
     // The widest of those that begin together comes first.
     ranges.sort_by_key(|(scope, first, last)| (*scope, *first, u32::MAX - last));
     let mut merged: BTreeMap<((u32, u16), u32), u32> = BTreeMap::new();
@@ -211,142 +230,33 @@ fn merged(all: &[Static]) -> BTreeMap<((u32, u16), u32), u32> {
     merged
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn host(network: u32) -> Prefix4 {
-        Prefix4 { network, length: 32 }
-    }
-
-    fn whole() -> Static {
-        Static {
-            number: 1,
-            instance: 1,
-            internal: Prefix4 { network: 0x0a00_0000, length: 24 },
-            external: Prefix4 { network: 0xc000_0200, length: 24 },
-            ..Static::default()
+/// The ends of all backends, by their last port: several services may have ports of one host.
+fn backend_ends(all: &[Static]) -> BTreeMap<Key, u16> {
+    let of = |it: &Static| {
+        let (scope, protocol) = ((it.instance, it.internal_vrf), it.protocol);
+        let more = it.ports.map_or(0, |(.., more)| more);
+        let ends = it.backends.iter();
+        let ends = ends.map(move |to| (scope, protocol, to.address, to.first_port, more));
+        ends.collect::<Vec<_>>()
+    };
+    let mut ranges: Vec<_> = all.iter().flat_map(of).collect();
+    ranges.sort_unstable();
+    let mut ends: BTreeMap<Key, u16> = BTreeMap::new();
+    for (scope, protocol, address, first, more) in ranges {
+        let key = |port| (scope, protocol, address, port);
+        let last = first.saturating_add(more);
+        // The range that begins before it and reaches it, if there is one.
+        let around = ends.range(key(first)..=key(u16::MAX)).next();
+        let around = around.map(|(key, begin)| (*key, *begin));
+        let begin = around.map_or(first, |(_, begin)| begin.min(first));
+        if let Some((former, _)) = around {
+            ends.remove(&former);
         }
+        let last = around.map_or(last, |((.., former), _)| former.max(last));
+        ends.insert(key(last), begin);
     }
-
-    #[test]
-    fn prefixes_keep_the_place_of_an_address() {
-        let all = Statics::of(vec![whole()]);
-        let end = StaticEnd { address: 0xc000_0209, port: None };
-        assert_eq!(all.of_internal((1, 0), (17, 0x0a00_0009, Some(7))), Some((1, end)));
-        assert_eq!(all.of_internal((2, 0), (17, 0x0a00_0009, Some(7))), None);
-        assert_eq!(all.of_internal((1, 0), (17, 0x0a00_0109, Some(7))), None);
-        let end = StaticEnd { address: 0x0a00_0009, port: None };
-        assert_eq!(all.of_external(0, (50, 0xc000_0209, None)), Some((&whole(), end)));
-        assert_eq!(all.of_external(1, (50, 0xc000_0209, None)), None);
-    }
-
-    #[test]
-    fn ports_go_before_the_whole_address() {
-        let web = Static {
-            number: 2,
-            protocol: 6,
-            internal: host(0x0a00_0105),
-            external: host(0xc000_0205),
-            ports: Some((8000, 80, 3)),
-            ..whole()
-        };
-        let all = Statics::of(vec![whole(), web.clone()]);
-        let of = |protocol, port| all.of_external(0, (protocol, 0xc000_0205, port)).unwrap();
-        let end = |port| StaticEnd { address: 0x0a00_0105, port: Some(port) };
-        assert_eq!(of(6, Some(80)), (&web, end(8000)));
-        assert_eq!(of(6, Some(83)), (&web, end(8003)));
-        for (protocol, port) in [(6, Some(84)), (6, Some(79)), (17, Some(80)), (1, None)] {
-            assert_eq!(of(protocol, port).0, &whole(), "{protocol} {port:?}");
-        }
-        let back = StaticEnd { address: 0xc000_0205, port: Some(81) };
-        assert_eq!(all.of_internal((1, 0), (6, 0x0a00_0105, Some(8001))), Some((2, back)));
-        assert_eq!(all.of_internal((1, 0), (6, 0x0a00_0105, Some(8004))), None);
-    }
-
-    #[test]
-    fn internal_addresses_are_known_without_a_port() {
-        let of = |instance: u32, network: u32, length: u8| Static {
-            instance,
-            internal: Prefix4 { network, length },
-            ..whole()
-        };
-        let statics =
-            Statics::of(vec![of(1, 128, 32), of(1, 0, 24), of(1, 512, 31), of(2, 600, 32)]);
-        let known = |instance, address| statics.has_internal((instance, 0), address);
-        assert!([0, 127, 128, 255, 512, 513].into_iter().all(|address| known(1, address)));
-        assert!([256, 511, 514, 600].into_iter().all(|address| !known(1, address)));
-        assert_eq!([known(2, 600), known(2, 128), known(3, 0)], [true, false, false]);
-    }
-
-    #[test]
-    fn backends_keep_the_place_of_a_port() {
-        let backend =
-            |number, first_port, weight| Backend { number, address: number, first_port, weight };
-        let shared = Static {
-            protocol: 6,
-            internal: host(0),
-            external: host(9),
-            ports: Some((80, 80, 3)),
-            backends: [backend(5, 8000, 1), backend(6, 9000, 0)].into(),
-            ..whole()
-        };
-        let statics = Statics::of(vec![shared.clone()]);
-        let reached = |port, hash| {
-            let (it, end) = statics.of_external(0, (6, 9, Some(port)))?;
-            it.reached(end, hash)
-        };
-        let end = |port| StaticEnd { address: 5, port: Some(port) };
-        assert_eq!((reached(80, 7), reached(83, 9)), (Some((5, end(8000))), Some((5, end(8003)))));
-        assert_eq!(reached(84, 7), None);
-        // What they send of their own accord is not that of the mapping.
-        assert_eq!(statics.of_internal((1, 0), (6, 5, Some(8000))), None);
-        assert!(!statics.has_internal((1, 0), 5));
-        let idle = Static { backends: [backend(5, 80, 0)].into(), ..shared };
-        assert_eq!(idle.reached(end(80), 1), None);
-    }
-
-    proptest! {
-        /// Mappings of neighbouring ranges: as a walk of all of them finds.
-        #[test]
-        fn look_ups_find_what_a_walk_finds(
-            lengths in prop::collection::vec((1..5_u16, 0..3_u16, any::<bool>()), 1..12),
-            (port, address) in (0..60_u16, 0..4_u32),
-        ) {
-            let (mut at, mut all) = (1, Vec::new());
-            for (number, (more, gap, is_tcp)) in lengths.into_iter().enumerate() {
-                all.push(Static {
-                    number: number as u32,
-                    protocol: if is_tcp { 6 } else { 17 },
-                    internal: host(u32::from(more) % 2),
-                    external: host(u32::from(at) % 3),
-                    ports: Some((at, at + 100, more)),
-                    ..whole()
-                });
-                at += more + 1 + gap;
-            }
-            let statics = Statics::of(all.clone());
-            for protocol in [6, 17] {
-                let walk = |to_inside: bool| {
-                    let mut found = all.iter().filter(|it| it.protocol == protocol);
-                    found.find_map(|it| {
-                        let (inside, outside, _) = it.ports?;
-                        let (ways, ports) = if to_inside {
-                            ((it.external, it.internal), (outside, inside))
-                        } else {
-                            ((it.internal, it.external), (inside, outside))
-                        };
-                        let port = if to_inside { port + 100 } else { port };
-                        let end = it.translate(ways, Some(ports), (address, Some(port)))?;
-                        Some((it.number, end))
-                    })
-                };
-                let found = statics.of_external(0, (protocol, address, Some(port + 100)));
-                prop_assert_eq!(found.map(|(it, end)| (it.number, end)), walk(true));
-                prop_assert_eq!(statics.of_internal((1, 0), (protocol, address, Some(port))), walk(false));
-            }
-        }
-    }
+    ends
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
-use stoa_forwarder::control::desired::{NatBackend, NatMapping, NatRemote};
+use stoa_forwarder::control::desired::{NatBackend, NatMapping, NatPolicy, NatRemote};
 use stoa_forwarder::nat::Mapping;
 use stoa_wire::tcp::flag;
 
 use crate::acl_stateful::{await_flows, flows};
+use crate::acl_stateful_attacks::halves;
 use crate::harness::*;
 use crate::nat44::{net, passed, policy, refused, segment, with_nat};
 
@@ -117,6 +119,30 @@ fn policies_translate_what_hosts_of_a_service_send() {
         assert_eq!(sent.addresses().0, "10.0.2.1");
         assert_ne!(sent.payload[..2], PORT.to_be_bytes());
     }
+}
+
+/// The host is no subscriber: what it sends when its flow is over has an external end no more.
+#[test]
+fn late_answers_of_a_host_never_leave_as_they_are() {
+    let inside =
+        NatPolicy { subscribers: vec![net(host4(1), 32)], ..policy(Mapping::EndpointIndependent) };
+    let mapping = NatMapping { protocol: 17, ..service(&[backend(3, 8000, 1)]) };
+    let mut lab = Lab::new(&with_nat(Setup::three_ports(), vec![inside], vec![mapping]));
+    let ask = udp_ports(host4(2), our4(2), (5004, 81), b"ask");
+    let answer = |port, data: &[u8]| udp_ports(host4(3), host4(2), (port, 5004), data);
+    passed(&mut lab, 2, &ask, "north");
+    assert_eq!(passed(&mut lab, 3, &answer(8001, b"yes"), "east").addresses().0, "10.0.2.1");
+    lab.pass_time(Duration::from_secs(320));
+    await_flows(&mut lab, 0);
+    for port in 8000..8004 {
+        refused(&mut lab, 3, &answer(port, b"late"), "nat44-untranslated");
+    }
+    let [_, second] = halves(&answer(8001, &[7; 2000]), 9);
+    refused(&mut lab, 3, &second, "nat44-fragment");
+    // Other ends of the host have nothing to do with the service.
+    assert_eq!(passed(&mut lab, 3, &answer(8004, b"own"), "east").addresses().0, "10.0.3.2");
+    passed(&mut lab, 2, &ask, "north");
+    passed(&mut lab, 3, &answer(8001, b"yes"), "east");
 }
 
 #[test]
