@@ -20,6 +20,7 @@ use super::tracker::FlowTracker;
 use crate::ipfix::Exports;
 use crate::nat::Traffic;
 use crate::nat::mappings::Mappings;
+use crate::nat::quotas::Quotas;
 
 /// Seconds and milliseconds of workers, with any origin; both wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +156,8 @@ impl Flows {
     ) -> Result<Self, FlowError> {
         let none = FlowCapacity::default();
         let Sizes { ip4, ip6, translated, mappings } = sizes;
+        // Each subscriber has a mapping, or a flow without one.
+        let quotas = Quotas::new(mappings.max(translated), random());
         let four = FlowCapacity { ip4, translated_ip4: translated, ..none };
         Ok(Self {
             four: Family::new(four, kernel, workers)?,
@@ -165,7 +168,7 @@ impl Flows {
             skipped: AtomicU64::new(0),
             profiles: Profiles::default(),
             syn_cookies: SynCookies::new(workers, [random(), random()]),
-            mappings: Mappings::new(mappings, &secret())?,
+            mappings: Mappings::new(mappings, quotas, &secret())?,
             traffic: (0..workers.max(1)).map(|_| Traffic::default()).collect(),
             translated: AtomicU32::new(0),
             exports: Exports::new(random::<1>()[0]),

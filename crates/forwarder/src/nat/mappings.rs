@@ -96,11 +96,11 @@ pub struct Mappings {
 }
 
 impl Mappings {
-    /// Room for so many mappings.
+    /// Room for so many mappings. `quotas`: what counts subscribers of policies with quotas.
     ///
     /// # Errors
     /// The system has no address space.
-    pub fn new(capacity: u32, secret: &Secret) -> Result<Self, FlowError> {
+    pub fn new(capacity: u32, quotas: Quotas, secret: &Secret) -> Result<Self, FlowError> {
         let hosts = capacity.saturating_mul(HOSTS);
         let capacities =
             FlowCapacity { ip4: hosts, translated_ip4: capacity, ..FlowCapacity::default() };
@@ -108,7 +108,7 @@ impl Mappings {
         let counts = (0..hosts + capacity).map(|_| AtomicU32::new(OVER)).collect();
         let reader = table.reader();
         let (live, refused, blocks) = Default::default();
-        let (table, quotas) = (Mutex::new(table), Quotas::new(capacity));
+        let table = Mutex::new(table);
         Ok(Self { table, reader, counts, capacity, live, refused, blocks, quotas })
     }
 

@@ -148,6 +148,10 @@ impl ForwarderState {
         let (used, capacity) = (mappings.live().into(), mappings.capacity().into());
         let fix = "Raise /stoa-system:system/limits/nat-mappings and restart Stoa.";
         limits.push(limit("nat-mappings", Some(used), capacity, mappings.refused(), fix));
+        let quotas = mappings.quotas();
+        let (used, capacity) = (quotas.all_subscribers(), quotas.capacity().into());
+        let fix = "This limit is the higher one of nat-flows and nat-mappings: raise that and restart Stoa.";
+        limits.push(limit("nat-quotas", Some(used), capacity, quotas.refused(), fix));
     }
 
     pub(super) fn vrf_name(&self, vrf: u16) -> String {

@@ -208,6 +208,12 @@ impl ForwarderState {
             desired.nat.mappings.iter().filter_map(|it| self.active_mapping(it)).collect();
         let is_on = !desired.nat.is_empty();
         // What fails leaves all as it is.
+        let has_quotas = policies.iter().any(|it| it.quota().is_some());
+        if has_quotas && !self.shared.flows.mappings().quotas().prepare() {
+            let fix =
+                "Lower the limits nat-flows and nat-mappings, or remove the quotas of policies.";
+            return Err(ApplyError::one("nat", "no memory for counters of quotas", fix));
+        }
         let planned = self.capabilities.nat.plan_blocks(&mut policies)?;
         self.number_nat(policies, mappings);
         planned.prepare(self.shared.flows.mappings().blocks());

@@ -8,7 +8,7 @@ fn end(port: u16) -> End {
 
 #[test]
 fn a_mapping_whose_flow_is_refused_ends_at_once() {
-    let all = Mappings::new(16, &Secret([7; 64])).unwrap();
+    let all = Mappings::new(16, Quotas::new(16, [1, 2]), &Secret([7; 64])).unwrap();
     let mut owner = all.owner(0, 0).unwrap();
     let id = owner.create(&all, (end(1), end(5001)), (3, None), 0).unwrap();
     owner.give_up(&all, id, 0);
