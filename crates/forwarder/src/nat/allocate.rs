@@ -195,8 +195,10 @@ impl Maker<'_> {
         vrf: u16,
         reply: impl Fn(u32, u16) -> FlowKey,
     ) -> Result<Ends, Drop> {
-        if !first.may_begin() && matches!(policy.allocation, Allocation::Blocks(..)) {
-            // No block is allocated in vain.
+        let is_bounded =
+            matches!(policy.allocation, Allocation::Blocks(..)) || policy.quota.is_some();
+        if !first.may_begin() && is_bounded {
+            // No block is allocated, and nothing counted, in vain.
             return Err(Drop::TcpNoConnection);
         }
         // Who has a mapping has no block of its own: policies of both kinds do not meet in a flow.

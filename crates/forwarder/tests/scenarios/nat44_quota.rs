@@ -1,13 +1,16 @@
 //! Quotas of policies without blocks of ports: each source has as many ports as it may have.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use stoa_forwarder::control::Limits;
 use stoa_forwarder::control::desired::NatPolicy;
 use stoa_forwarder::nat::Mapping;
+use stoa_wire::tcp::flag;
 
 use crate::acl_stateful::{await_flows, flows};
 use crate::harness::*;
-use crate::nat44::{passed, policy, translated};
+use crate::nat44::{passed, policy, refused, segment, translated};
 
 fn ask(host: u8, port: u16, to: u16) -> Vec<u8> {
     udp_ports(host4(host), host4(2), (port, to), b"ask")
@@ -60,4 +63,32 @@ fn a_source_has_as_many_ports_as_it_may_have() {
             passed(&mut lab, 1, &ask(1, port, 53), "east");
         }
     }
+}
+
+/// Without mappings, flows bound how many sources there are.
+#[test]
+fn each_source_that_has_a_flow_has_a_quota() {
+    let of =
+        NatPolicy { quotas: [None, None, None, Some(1)], ..policy(Mapping::EndpointDependent) };
+    let limits = Limits { nat_flows: 1024, nat_mappings: 16, ..LIMITS };
+    let mut lab = Lab::with(&translated(of), limits, |_| Wire::new(1, 8));
+    let ask = |host| udp_ports(Ipv4Addr::new(10, 0, 1, host), host4(2), (5000, 53), b"ask");
+    for host in 2..252 {
+        passed(&mut lab, 1, &ask(host), "east");
+    }
+    let row = lab.state().limits().into_iter().find(|it| it.name == "nat-quotas").unwrap();
+    assert_eq!((row.used, row.limit, row.refused), (Some(250), 1024, 0));
+}
+
+/// A segment that begins no connection has no port, and its sender no error, whatever is left of its quota.
+#[test]
+fn segments_in_the_middle_of_nothing_are_not_counted() {
+    let of =
+        NatPolicy { quotas: [Some(1), None, None, None], ..policy(Mapping::EndpointDependent) };
+    let mut lab = Lab::new(&translated(of));
+    let tcp = |port, flags| segment((host4(1), host4(2)), (port, 80), (1, 1), flags, 0);
+    passed(&mut lab, 1, &tcp(5000, flag::SYN), "east");
+    refused(&mut lab, 1, &tcp(5001, flag::ACK), "tcp-no-connection");
+    assert_eq!(lab.state().nat().policies[0].over_quota, 0);
+    assert_eq!(refuse(&mut lab, &tcp(5001, flag::SYN)), 1);
 }
