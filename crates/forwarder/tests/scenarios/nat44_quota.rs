@@ -77,7 +77,7 @@ fn each_source_that_has_a_flow_has_a_quota() {
         passed(&mut lab, 1, &ask(host), "east");
     }
     let row = lab.state().limits().into_iter().find(|it| it.name == "nat-quotas").unwrap();
-    assert_eq!((row.used, row.limit, row.refused), (Some(250), 1024, 0));
+    assert_eq!((row.used, row.limit, row.refused), (250, 1024, 0));
 }
 
 /// A segment that begins no connection has no port, and its sender no error, whatever is left of its quota.
