@@ -22,6 +22,8 @@ const _: () = assert!(super::blocks::ROOM < QUOTA);
 const BUCKET: usize = 8;
 /// How often a place is looked for that other workers take meanwhile.
 const TURNS: usize = 16;
+/// What the secret is mixed into: one of few bits, as in tests, spreads as well.
+const FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
 /// Bits of a word that count.
 const COUNT: u64 = 0xffff;
 
@@ -115,7 +117,9 @@ impl Quotas {
     /// The first places of the two buckets of a subscriber, which differ.
     fn buckets(&self, name: u64) -> [usize; 2] {
         let [first, second] = self.keys;
-        let hash = fold_product(name ^ first, second | 1);
+        // Twice: one product of neighbouring addresses, or of networks, does not spread them.
+        let hash = fold_product(name ^ first, (FACTORS[0] ^ second) | 1);
+        let hash = fold_product(hash ^ second, (FACTORS[1] ^ first.rotate_left(32)) | 1);
         let mask = (self.counters().len() / BUCKET).saturating_sub(1);
         let bucket = hash as usize & mask;
         let other = bucket ^ ((hash >> 32) as usize | 1) & mask;
@@ -263,8 +267,9 @@ mod tests {
 
     #[test]
     fn all_subscribers_that_may_be_there_have_a_counter() {
+        type Pattern = fn(u32) -> (u32, u16, u8);
         // As many as flows, in three patterns: neighbours, networks, and one address in many VRFs and policies.
-        let patterns: [fn(u32) -> (u32, u16, u8); 3] = [
+        let patterns: [Pattern; 3] = [
             |it| (0x0a00_0000 + it, 0, 1),
             |it| (it << 12, 0, 1),
             |it| (7, it as u16 & 0xff, (it >> 8) as u8),

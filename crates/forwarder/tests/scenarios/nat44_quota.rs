@@ -76,8 +76,8 @@ fn each_source_that_has_a_flow_has_a_quota() {
     for host in 2..252 {
         passed(&mut lab, 1, &ask(host), "east");
     }
-    let row = lab.state().limits().into_iter().find(|it| it.name == "nat-quotas").unwrap();
-    assert_eq!((row.used, row.limit, row.refused), (250, 1024, 0));
+    let row = lab.state().list_limits().into_iter().find(|it| it.name == "nat-quotas").unwrap();
+    assert_eq!((row.used, row.limit, row.refused), (Some(250), 1024, 0));
 }
 
 /// A segment that begins no connection has no port, and its sender no error, whatever is left of its quota.
