@@ -3,8 +3,8 @@
 //! A counter is a word with its subscriber and how many mappings or flows hold it, changed by compare-and-swap. Who
 //! holds it has its number: it stays where it is until all are gone, and is then free for another subscriber.
 //!
-//! A subscriber has two buckets, by a hash with a secret, and takes a counter of the emptier one: with room for twice as
-//! many counters as subscribers, there is always one free.
+//! A subscriber has two buckets, by a hash with a secret, and takes a counter of the emptier one: with twice as many
+//! counters as subscribers, one is free.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
