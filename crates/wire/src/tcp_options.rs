@@ -137,6 +137,13 @@ fn add(word: &mut [u8], by: u32) {
 /// header is cut.
 #[inline]
 pub fn shift(segment: &mut [u8], shift: &Shift) -> bool {
+    shift_edges(segment, shift, |_| shift.acknowledgement)
+}
+
+/// As [`shift`]. `by`: what is added to an edge of a SACK block, in place of what is added to the acknowledgement
+/// number: data in front of an edge may have changed by more or less than what is acknowledged.
+#[inline]
+pub fn shift_edges(segment: &mut [u8], shift: &Shift, by: impl Fn(u32) -> u32) -> bool {
     let length = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
     let Some(header) = segment.get_mut(..length).filter(|_| length >= LENGTH) else { return false };
     let before = checksum::fold(checksum::sum(header));
@@ -150,7 +157,7 @@ pub fn shift(segment: &mut [u8], shift: &Shift) -> bool {
         let window = scaled(u16::from_be_bytes([header[14], header[15]]), shift.window);
         header[14..16].copy_from_slice(&window.to_be_bytes());
     }
-    shift_options(&mut header[LENGTH..], shift, has_ack);
+    shift_options(&mut header[LENGTH..], (shift, by), has_ack);
     let after = checksum::fold(checksum::sum(header));
     let old = u16::from_be_bytes([header[16], header[17]]);
     header[16..18].copy_from_slice(&checksum::update16(old, before, after).to_be_bytes());
@@ -158,7 +165,7 @@ pub fn shift(segment: &mut [u8], shift: &Shift) -> bool {
 }
 
 /// Changes the numbers of options. They are at any place: even an odd one.
-fn shift_options(options: &mut [u8], shift: &Shift, has_ack: bool) {
+fn shift_options(options: &mut [u8], (shift, by): (&Shift, impl Fn(u32) -> u32), has_ack: bool) {
     let mut at = 0;
     // Each turn takes at least one byte of at most 40.
     while let Some(kind) = options.get(at).copied() {
@@ -182,7 +189,8 @@ fn shift_options(options: &mut [u8], shift: &Shift, has_ack: bool) {
             }
             kind::SACK if has_ack => {
                 for edge in data.as_chunks_mut::<4>().0 {
-                    add(edge, shift.acknowledgement);
+                    let by = by(u32::from_be_bytes(*edge));
+                    add(edge, by);
                 }
             }
             _ => {}

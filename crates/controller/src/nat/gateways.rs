@@ -43,6 +43,13 @@ fn alg(given: &NatAlg, path: &str, errors: &mut ValidationErrors) -> Option<v1::
             "Remove it.",
         );
     }
+    if first == Some(0) {
+        errors.add(
+            format!("{path}/dst-transport-port/start-port-number"),
+            "no server has port 0",
+            "Use a port from 1 on, or remove it.",
+        );
+    }
     let port = first.unwrap_or_else(|| default_alg_port(name));
     given.status.unwrap_or(true).then(|| v1::NatAlg { name: (*name).to_owned(), port })
 }

@@ -13,6 +13,7 @@
 
 mod cookies;
 mod edit;
+mod expected;
 mod gateways;
 mod look_up;
 mod runs;
@@ -37,6 +38,7 @@ use crate::flow::flows::Now;
 use crate::flow::foreign::Foreign;
 use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, fits};
 use crate::shared::Shared;
+use gateways::Altered;
 use runs::Runs;
 use segments::Answer;
 pub(super) use settle::{is_first, settle_all};
@@ -56,6 +58,8 @@ pub(super) struct Tracking {
     foreign: Foreign,
     /// Lanes with fragments that are not the first ones.
     later: LaneSet,
+    /// Lanes of flows with gateways about which rules decide.
+    altered: Vec<Altered>,
     /// Packets of the router itself, which lanes have caused.
     answers: Vec<Answer>,
     now: Now,
@@ -74,6 +78,7 @@ impl Tracking {
             is_anew: Box::new([false; VECTOR]),
             foreign: Foreign::new(),
             later: LaneSet::first_of(0),
+            altered: Vec::with_capacity(VECTOR),
             answers: Vec::with_capacity(2 * VECTOR),
             now: Now { tick: 0, ms: 0 },
         }
@@ -82,6 +87,7 @@ impl Tracking {
     /// A vector begins, whose lanes have these flags.
     fn begin(&mut self, now: Now, flags: &[u16]) {
         self.now = now;
+        self.altered.clear();
         self.known[..flags.len()].fill(Match::NONE);
         for (is_anew, flags) in self.is_anew.iter_mut().zip(flags) {
             *is_anew = flags & flags::TRACKED != 0;
@@ -172,6 +178,9 @@ impl<F: Family> AclNode<F> {
             // Behind the first fragments of the same vector, and behind the rules that admit these.
             is_any |= self.follow_pieces(cx, vector, (&later, policy));
             is_any |= self.decide_all(cx, vector, later, Some(policy));
+        }
+        if !self.tracking.altered.is_empty() {
+            is_any |= self.finish_all(cx, vector, policy);
         }
         if self.place.is_last() && self.shared.flows.syn_cookies().is_configured() {
             is_any |= self.open_connections(cx, vector, policy);

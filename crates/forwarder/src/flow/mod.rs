@@ -27,6 +27,7 @@ pub mod flows;
 pub mod foreign;
 pub mod fragments;
 pub mod profiles;
+pub mod quoted;
 pub mod selection;
 pub mod splice;
 pub mod syn_cookies;

@@ -7,6 +7,7 @@ use super::lanes::{note, seen};
 use super::rewrite::{Header, apply, apply_error};
 use super::vrfs;
 use crate::acl::flow_vrf;
+use crate::flow::quoted;
 use crate::flow::tracker::{Side, about};
 use crate::shared::Shared;
 
@@ -35,11 +36,17 @@ pub(super) fn translate_error(
     };
     // What it quotes has been translated: its receiver has seen it so.
     let quoted = (!found.is_received()).then(|| side.reader().other_ends(found)).flatten();
+    // And its number may be another one.
+    let by = sequence.map_or(0, |it| side.shifted_by(found, it));
+    let sequence = sequence.map(|it| it.wrapping_sub(by));
     let Some(quoted) = quoted.filter(|_| side.is_under_way(found, sequence)) else {
         return Found::Nothing;
     };
     if !apply_error(vector.bytes_mut(lane), header, quoted) {
         return Found::Nothing;
+    }
+    if by != 0 {
+        quoted::unshift(vector.bytes_mut(lane), (header.kind, header.place), by);
     }
     let translated = Header::of(vector.bytes(lane));
     note(vector, lane, header, translated.ends);

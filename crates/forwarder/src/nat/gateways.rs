@@ -1,10 +1,11 @@
 //! Application level gateways of policies: which flows have one, and which external port an announced end gets.
 
 use stoa_tables::flow_hash::Flow;
-use stoa_tables::flow_table::{Direction, FlowKey, Tuple};
+use stoa_tables::flow_table::{Direction, FlowEntry, FlowKey, Tuple};
 
 use super::mappings::End;
-use super::{Allocation, Nat};
+use super::statics::Statics;
+use super::{Allocation, Nat, Policy};
 use crate::flow::alg::{Alg, Control, ExpectedKey};
 use crate::flow::flows::Now;
 use crate::flow::tracker::{Side, Uses};
@@ -32,15 +33,40 @@ fn ip4(key: &FlowKey) -> Option<Flow<u32>> {
 }
 
 impl Nat {
-    /// The gateway of flows that a policy or static mapping with a number translates, to a server at this port.
-    pub(super) fn alg_of(&self, number: u32, (protocol, port): (u8, u16)) -> Option<Alg> {
-        let instance = || self.statics.all().iter().find(|it| it.number == number);
-        let policy = self.policy(number).or_else(|| {
-            let instance = instance()?.instance;
-            self.policies.iter().find(|it| it.instance == instance)
+    /// Numbers of static mappings and of their backends, each with its instance, in order; none if no policy names a
+    /// gateway.
+    pub fn static_instances(policies: &[Policy], statics: &Statics) -> Vec<(u32, u32)> {
+        if policies.iter().all(|it| it.algs.is_empty()) {
+            return Vec::new();
+        }
+        let numbers = statics.all().iter().flat_map(|it| {
+            let backends = it.backends.iter().map(|backend| backend.number);
+            [it.number].into_iter().chain(backends).map(|number| (number, it.instance))
         });
-        let is_of = |it: &&AlgPort| it.port == port && it.alg.protocol() == protocol;
-        policy?.algs.iter().find(is_of).map(|it| it.alg)
+        let mut all: Vec<_> = numbers.collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The gateway of flows that a policy, static mapping or backend with a number translates, to a server at this
+    /// port. Each new translated flow asks: there may be as many static mappings as there are flows.
+    pub(super) fn alg_of(&self, number: u32, (protocol, port): (u8, u16)) -> Option<Alg> {
+        let of = |policy: &Policy| {
+            let mut algs = policy.algs.iter();
+            algs.find(|it| it.port == port && it.alg.protocol() == protocol).map(|it| it.alg)
+        };
+        if let Some(policy) = self.policy(number) {
+            return of(policy);
+        }
+        let at = self.instances.binary_search_by_key(&number, |(it, _)| *it).ok()?;
+        let (_, instance) = *self.instances.get(at)?;
+        self.policies.iter().filter(|it| it.instance == instance).find_map(of)
+    }
+
+    /// The gateway that the policies of now give a translated flow.
+    pub fn alg_of_flow(&self, flow: &FlowEntry<'_>) -> Option<Alg> {
+        let reply = ip4(&flow.reply_key())?;
+        self.alg_of(Uses::of(flow).number, (reply.protocol, reply.source_port))
     }
 
     /// First and last external port for an internal end that has the external one of its control connection.
@@ -96,4 +122,46 @@ pub fn external_port(
     };
     let same = (first..=last).contains(&own_port).then_some(own_port);
     same.into_iter().chain((0..TRIES).map(random)).find(is_free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nat::backends::Backend;
+    use crate::nat::statics::Static;
+    use crate::nat::tests::policy;
+
+    /// Policies 1, without a gateway, and 2; static mapping 3 of their instance, with the backends 4 and 5; and mapping
+    /// 6 of another instance.
+    fn nat(algs: Vec<AlgPort>) -> Nat {
+        let backend = |number| Backend { number, address: number, first_port: 21, weight: 1 };
+        let shared = Static {
+            number: 3,
+            instance: 1,
+            backends: [backend(5), backend(4)].into(),
+            ..Static::default()
+        };
+        let other = Static { number: 6, instance: 2, ..Static::default() };
+        let policies = vec![policy(1), Policy { algs, ..policy(2) }];
+        let statics = Statics::of(vec![other, shared]);
+        let instances = Nat::static_instances(&policies, &statics);
+        Nat { policies, statics, instances, ..Nat::default() }
+    }
+
+    #[test]
+    fn static_mappings_and_backends_have_the_gateways_of_their_instance() {
+        let nat = nat(vec![AlgPort { alg: Alg::Ftp, port: 21 }]);
+        let of = |number| nat.alg_of(number, (6, 21));
+        assert_eq!([2, 3, 4, 5].map(of), [Some(Alg::Ftp); 4]);
+        assert_eq!([0, 1, 6, 7].map(of), [None; 4]);
+        assert_eq!((nat.alg_of(3, (17, 21)), nat.alg_of(3, (6, 22))), (None, None));
+    }
+
+    /// Static mappings are not walked: without gateways there is nothing to look into.
+    #[test]
+    fn without_gateways_no_mapping_is_looked_up() {
+        let nat = nat(Vec::new());
+        assert!(!nat.statics.is_empty() && nat.instances.is_empty());
+        assert_eq!(nat.alg_of(3, (6, 21)), None);
+    }
 }

@@ -247,6 +247,9 @@ pub struct Nat {
     pub policies: Vec<Policy>,
     /// Static mappings.
     pub statics: Statics,
+    /// Numbers of static mappings and of their backends with their instance, as
+    /// [`static_instances`](Self::static_instances) has them.
+    pub instances: Vec<(u32, u32)>,
     /// Blocks of former policies, whose ports still belong to subscribers.
     pub former: Vec<Arc<BlockRange>>,
     /// External addresses of policies and static mappings, as first and last one, with their VRF, in order.

@@ -10,7 +10,7 @@ fn prefix(text: &str) -> Prefix4 {
     Prefix4 { network: address.to_bits(), length: length.parse().unwrap() }
 }
 
-fn policy(number: u32) -> Policy {
+pub(super) fn policy(number: u32) -> Policy {
     Policy {
         number,
         instance: 1,

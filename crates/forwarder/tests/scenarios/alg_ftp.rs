@@ -1,7 +1,9 @@
 //! Gateways of FTP: active and passive, in both forms, with stateful rules, with NAT44 and with both; and text that
 //! passes as it is.
 
+mod changes;
 mod control;
+mod hostile;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

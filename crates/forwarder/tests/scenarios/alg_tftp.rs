@@ -79,3 +79,31 @@ fn answers_are_translated() {
         }
     }
 }
+
+/// Behind NAT44, the answer to the inside address is expected no more: nobody but the server's packet to the external
+/// one gets in.
+#[test]
+fn a_translated_request_expects_one_answer() {
+    let policy = policy(Mapping::EndpointDependent);
+    let mut lab = Lab::new(&with_nat(tftp_gate(), vec![policy], Vec::new()));
+    let ask = udp_ports(host4(1), host4(2), (5000, 69), REQUEST);
+    passed(&mut lab, 1, &ask, "east");
+    let answer = udp_ports(host4(2), host4(1), (3000, 5000), b"\0\x03\0\x01x");
+    assert_eq!(into(&mut lab, [answer]), 0);
+    let answer = udp_ports(host4(2), our4(2), (3000, 5000), b"\0\x03\0\x01x");
+    assert_eq!(into(&mut lab, [answer]), 1);
+}
+
+/// The first packet behind a change of rules is read as any other one.
+#[test]
+fn a_request_behind_a_change_is_read() {
+    let mut lab = Lab::new(&tftp_gate());
+    let ask = udp_ports(host4(1), host4(2), (5000, 69), REQUEST);
+    assert_eq!(out(&mut lab, [ask.clone()]), 1);
+    let answer = |port| udp_ports(host4(2), host4(1), (port, 5000), b"\0\x03\0\x01x");
+    assert_eq!(into(&mut lab, [answer(3000)]), 1);
+    assert_eq!(into(&mut lab, [answer(3001)]), 0);
+    lab.apply(&list(tftp_gate(), "in", &[("other", all(Action::Drop))])).unwrap();
+    assert_eq!(out(&mut lab, [ask]), 1);
+    assert_eq!(into(&mut lab, [answer(3001)]), 1);
+}

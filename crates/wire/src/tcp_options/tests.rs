@@ -238,3 +238,19 @@ proptest! {
         }
     }
 }
+
+/// Data in front of the edges of a SACK block has changed by more than data in front of what is acknowledged.
+#[test]
+fn each_edge_of_a_block_has_its_own_shift() {
+    let options =
+        |edges: [u32; 2]| [&[1, 1, 5, 10], edges.map(u32::to_be_bytes).as_flattened()].concat();
+    let given = options([900, 1_200]);
+    let builder =
+        Builder { acknowledgement: 500, flags: flag::ACK, options: &given, ..Builder::default() };
+    let mut bytes = segment(&builder, &[]);
+    let by = |edge: u32| if edge > 1_000 { 7 } else { 3 };
+    assert!(shift_edges(&mut bytes, &Shift::default(), by));
+    let expected = options([903, 1_207]);
+    let view = check(&bytes, &PSEUDO).unwrap();
+    assert_eq!(Builder::of(&view), Builder { options: &expected, ..builder });
+}

@@ -20,6 +20,11 @@ fn gateways_are_those_that_the_policy_names() {
             "/dst-transport-port/end-port-number",
             "one port",
         ),
+        (
+            json!({ "name": "ftp", "dst-transport-port": { "start-port-number": 0 } }),
+            "/dst-transport-port/start-port-number",
+            "port 0",
+        ),
     ] {
         let found = error(&of(json!([alg])));
         assert_eq!(

@@ -1,43 +1,89 @@
-//! Packets of flows with application level gateways ([`crate::flow::alg`]), and first packets of the connections that
-//! these announce.
+//! Packets of flows with application level gateways ([`crate::flow::alg`]).
 //!
 //! The tracker sees numbers as the sender of a segment knows them: acknowledgements are changed before it, sequence
-//! numbers and text behind it.
+//! numbers and text behind it. Where rules decide, they decide before text is read and numbers change.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use stoa_engine::Vector;
 use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::{DROP, flags};
+use stoa_engine::{Context, Vector};
 use stoa_tables::classifier::Fragment;
-use stoa_tables::flow_table::{Direction, Tuple};
+use stoa_tables::flow_table::{Direction, FlowKey, Tuple};
 use stoa_wire::ftp::{self, FtpError, Sender};
-use stoa_wire::protocol::{TCP, UDP};
+use stoa_wire::protocol::TCP;
 use stoa_wire::tcp::flag;
-use stoa_wire::tcp_options::{Shift, shift};
+use stoa_wire::tcp_options::{Shift, shift, shift_edges};
 
 use super::edit::replace_data;
-use super::{Fate, seen, tracked};
+use super::{Fate, Tracking, seen, tracked, tracker};
 use crate::acl::Policy;
-use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
 use crate::acl::node::AclNode;
-use crate::flow::alg::{Alg, AlgFlow, ExpectedKey, Passed};
+use crate::flow::alg::{Alg, AlgFlow, Passed, Stream};
 use crate::flow::fields::{Kind, Place};
-use crate::flow::tracker::{Followed, Listener, Opened, Seen, Side};
+use crate::flow::tracker::{Followed, Listener, SUSPENDED, Seen, Side};
 use crate::nat::external_port;
 
 /// Ports below this one are never opened: servers listen there, and no client or server of FTP announces them.
 const LOWEST_PORT: u16 = 1024;
 
-/// Changes numbers of a lane.
-fn shift_lane(vector: &mut Vector, lane: usize, by: &Shift) {
-    if *by == Shift::default() {
-        return;
-    }
-    let Some(place) = vector.known_fields().map(|fields| Place(fields.place[lane])) else { return };
+/// A lane about which rules decide.
+pub(super) struct Altered {
+    lane: u8,
+    /// Its flow.
+    of_flow: (u32, Direction),
+    /// What was added to its acknowledgement number.
+    by: u32,
+}
+
+/// The segment of a lane.
+fn segment_of(vector: &mut Vector, lane: usize) -> Option<&mut [u8]> {
+    let place = vector.known_fields().map(|fields| Place(fields.place[lane]))?;
     let segment = usize::from(place.upper())..usize::from(place.length());
-    if let Some(segment) = vector.bytes_mut(lane).get_mut(segment) {
-        shift(segment, by);
+    vector.bytes_mut(lane).get_mut(segment)
+}
+
+/// Changes what a lane acknowledges of a stream that its sender receives. Returns by how much.
+fn shift_acknowledgement(vector: &mut Vector, lane: usize, stream: &Stream) -> u32 {
+    let Some((_, number)) = numbers(vector, lane).filter(|_| stream.is_edited()) else { return 0 };
+    let acknowledgement = stream.acknowledged(number);
+    if let Some(segment) = segment_of(vector, lane) {
+        let by = Shift { acknowledgement, ..Shift::default() };
+        shift_edges(segment, &by, |edge| stream.acknowledged(edge));
+    }
+    acknowledgement
+}
+
+/// Changes the sequence number of a lane, which belongs to a stream.
+fn shift_sequence(vector: &mut Vector, lane: usize, stream: &Stream) {
+    let Some((number, _)) = numbers(vector, lane) else { return };
+    let sequence = stream.sent(number);
+    if let Some(segment) = segment_of(vector, lane).filter(|_| sequence != 0) {
+        shift(segment, &Shift { sequence, ..Shift::default() });
+    }
+}
+
+/// Rules do not let a lane pass: whoever answers it needs the numbers with which it was received.
+#[cold]
+pub(super) fn give_back(vector: &mut Vector, lane: usize, tracking: &mut Tracking) {
+    let at = tracking.altered.iter().position(|it| usize::from(it.lane) == lane);
+    let Some(Altered { by, .. }) = at.map(|at| tracking.altered.remove(at)) else { return };
+    if let Some(segment) = segment_of(vector, lane).filter(|_| by != 0) {
+        shift(segment, &Shift { acknowledgement: by.wrapping_neg(), ..Shift::default() });
+    }
+}
+
+/// The address that the other end of a flow sees of the end that sends in a direction, by the keys of both; and whether
+/// it is not its own.
+fn seen_at([own, other]: [&FlowKey; 2]) -> (IpAddr, bool) {
+    match (own.tuple, other.tuple) {
+        (Tuple::Ip4(own), Tuple::Ip4(other)) => {
+            let address = Ipv4Addr::from_bits(other.destination);
+            (address.into(), own.source != other.destination)
+        }
+        (Tuple::Ip6(own), _) => (Ipv6Addr::from_bits(own.source).into(), false),
+        (Tuple::Ip4(own), _) => (Ipv4Addr::from_bits(own.source).into(), false),
     }
 }
 
@@ -55,27 +101,34 @@ struct Text {
     found: Result<ftp::Announcement, Passed>,
 }
 
-/// The announcement of a segment, whose sender has this address; `None`: there is none. The lines of the flow are
-/// followed.
-fn read(packet: &Seen<'_>, flow: &mut AlgFlow, direction: Direction) -> Option<Text> {
+/// The announcement of a segment; `None`: there is none. The lines of the flow are followed. `seen_at`: the address of
+/// its sender as the other end sees it, which servers may be set up to announce.
+fn read(
+    packet: &Seen<'_>,
+    flow: &mut AlgFlow,
+    (direction, seen_at): (Direction, IpAddr),
+) -> Option<Text> {
     let view = packet.view()?;
     let (number, data) = (view.header().sequence.get(), view.payload());
     let stream = flow.stream_mut(direction);
+    // What its receiver ignores begins and ends no line.
+    let is_valid = packet.pseudo().is_some_and(|pseudo| view.verify(&pseudo).is_ok());
     if view.header().flags & flag::SYN != 0 {
-        stream.begin(number.wrapping_add(1));
+        if is_valid {
+            stream.begin(number.wrapping_add(1));
+        }
         return None;
     }
     let sender = if direction == Direction::Original { Sender::Client } else { Sender::Server };
     let begins_line = stream.begins_line(number);
-    // What its receiver ignores begins and ends no line.
-    let is_valid = packet.pseudo().is_some_and(|pseudo| view.verify(&pseudo).is_ok());
     if is_valid && data.last() == Some(&b'\n') {
         stream.note_line(number.wrapping_add(data.len() as u32));
     }
     let cause = match ftp::announcement(data, sender) {
         Ok(None) => return None,
         Ok(Some(found)) => {
-            let is_own = found.address.is_none_or(|it| Some(it) == source_of(packet));
+            let own = [source_of(packet), Some(seen_at)];
+            let is_own = found.address.is_none_or(|it| own.contains(&Some(it)));
             if !begins_line {
                 Passed::Split
             } else if !is_own || found.port < LOWEST_PORT {
@@ -101,6 +154,18 @@ fn source_of(packet: &Seen<'_>) -> Option<IpAddr> {
     })
 }
 
+/// Whether numbers of a packet change: a SYN begins a connection, and has those of no other one.
+fn changes_numbers(kind: Kind) -> bool {
+    kind.protocol() == TCP && kind.tcp_flags() & flag::SYN == 0
+}
+
+fn shift_known(vector: &mut Vector, lane: usize, stream: &Stream) {
+    let kind = vector.known_fields().map_or(Kind(0), |fields| Kind(fields.kind[lane]));
+    if changes_numbers(kind) {
+        shift_sequence(vector, lane, stream);
+    }
+}
+
 impl<F: Family> AclNode<F> {
     /// What becomes of a lane whose flow has a gateway, or is spliced.
     #[cold]
@@ -123,63 +188,109 @@ impl<F: Family> AclNode<F> {
         if !is_here || kind.part() == Fragment::Later {
             return self.fate((side, is_alone), (vector, lane), of_flow, policy);
         }
-        let is_tcp = kind.protocol() == TCP;
-        if let Some((_, acknowledgement)) = numbers(vector, lane).filter(|_| is_tcp) {
-            let acknowledgement = gateway.stream(direction.reverse()).acknowledged(acknowledgement);
-            shift_lane(vector, lane, &Shift { acknowledgement, ..Shift::default() });
+        let is_kept = flow.rule() != 0 && policy.is_stateful && flow.flags() & SUSPENDED == 0;
+        if side.is_translated(id) && !is_kept {
+            // No rule keeps it: only its policy can name a gateway, and may have another one now.
+            let alg = self.shared.nat.read(reader).alg_of_flow(&flow);
+            if gateway.alg != alg {
+                gateway.alg = alg;
+                side.set_alg_flow(id, &gateway);
+            }
         }
+        let by = if changes_numbers(kind) {
+            shift_acknowledgement(vector, lane, gateway.stream(direction.reverse()))
+        } else {
+            0
+        };
         let fate = self.fate((&mut *side, is_alone), (vector, lane), of_flow, policy);
-        let fate = match fate {
-            Fate::Rules if policy.has_nat && !policy.is_stateful && side.is_translated(id) => {
-                self.follow_translated(side, (vector, lane), of_flow, policy)
+        match fate {
+            Fate::Pass(_) => self.finish(reader, side, (vector, lane), of_flow),
+            Fate::Rules | Fate::Judge => {
+                self.tracking.altered.push(Altered { lane: lane as u8, of_flow, by });
             }
-            fate => fate,
-        };
-        let is_followed = match fate {
-            Fate::Pass(_) => true,
-            Fate::Rules => vector.flags[lane] & tracked(false) != 0,
-            Fate::Judge => false,
-            _ => return fate,
-        };
-        if !is_tcp {
-            if let Some(fields) = vector.known_fields().filter(|_| is_followed) {
-                side.expect_answer(of_flow, &seen(vector, fields, lane), self.tracking.now);
-            }
-            return fate;
-        }
-        let is_read = is_followed && gateway.alg == Some(Alg::Ftp) && kind.part() == Fragment::No;
-        if is_read {
-            self.read_control(reader, side, (vector, lane), of_flow, &mut gateway);
-        }
-        if let Some((sequence, _)) = numbers(vector, lane) {
-            let sequence = gateway.stream(direction).sent(sequence);
-            shift_lane(vector, lane, &Shift { sequence, ..Shift::default() });
+            _ => {}
         }
         fate
     }
 
-    /// A packet of a translated flow about which rules decide: the tracker sees it here, before its numbers change.
-    fn follow_translated(
-        &self,
-        side: &mut Side,
-        (vector, lane): (&mut Vector, usize),
-        (id, direction): (u32, Direction),
+    /// Reads lanes that rules have let pass, and changes their numbers; whether any of them does not go on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn finish_all(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
         policy: Policy,
-    ) -> Fate {
-        let Some(fields) = vector.known_fields() else { return Fate::Rules };
-        let (packet, now) = (seen(vector, fields, lane), self.tracking.now);
-        match side.follow((id, direction), &packet, (now, policy.epoch)) {
-            Followed::Pass { .. } => {
-                side.keep_alive(id, now);
-                vector.flags[lane] |= tracked(false);
-                Fate::Rules
+    ) -> bool {
+        let (reader, mut is_any) = (cx.reader, false);
+        let Some(tracker) = tracker(cx) else { return false };
+        let side = tracker.of(F::IS_IP4);
+        let now = self.tracking.now;
+        for at in 0..self.tracking.altered.len() {
+            let Some(&Altered { lane, of_flow, .. }) = self.tracking.altered.get(at) else { break };
+            let (lane, (id, _)) = (usize::from(lane), of_flow);
+            // Another connection may have taken its place: it has numbers of its own.
+            if vector.next[lane] & DROP != 0 || !side.reader().entry(id).is_live() {
+                continue;
             }
-            Followed::Drop(reason) => Fate::Drop(reason),
-            Followed::Replace => {
-                side.remove(id);
-                Fate::Rules
+            let is_tracked = vector.flags[lane] & flags::TRACKED != 0;
+            if !is_tracked && policy.has_nat && !policy.is_stateful && side.is_translated(id) {
+                // The tracker sees it here, before its numbers change.
+                let Some(fields) = vector.known_fields() else { continue };
+                let packet = seen(vector, fields, lane);
+                match side.follow(of_flow, &packet, (now, policy.epoch)) {
+                    Followed::Pass { .. } => {
+                        side.keep_alive(id, now);
+                        vector.flags[lane] |= tracked(false);
+                    }
+                    Followed::Drop(reason) => {
+                        vector.next[lane] = reason.next();
+                        is_any = true;
+                        continue;
+                    }
+                    Followed::Replace => {
+                        side.remove(id);
+                        continue;
+                    }
+                }
+            }
+            if vector.flags[lane] & flags::TRACKED != 0 {
+                self.finish(reader, side, (vector, lane), of_flow);
+            } else if let Some(gateway) = side.alg_flow(id) {
+                shift_known(vector, lane, gateway.stream(of_flow.1));
             }
         }
+        self.tracking.altered.clear();
+        is_any
+    }
+
+    /// Reads a packet that the tracker has seen, and writes what its receiver is to see.
+    fn finish(
+        &self,
+        reader: &Reader,
+        side: &mut Side,
+        (vector, lane): (&mut Vector, usize),
+        of_flow: (u32, Direction),
+    ) {
+        let (id, direction) = of_flow;
+        // What rules have decided may have given the flow another gateway.
+        let (Some(mut gateway), Some(fields)) = (side.alg_flow(id), vector.known_fields()) else {
+            return;
+        };
+        let kind = Kind(fields.kind[lane]);
+        // A flow that no rule keeps any more opens no way for others.
+        let is_suspended = side.reader().entry(id).flags() & SUSPENDED != 0;
+        let is_read = side.is_translated(id) || !is_suspended;
+        if kind.protocol() != TCP {
+            if is_read {
+                side.expect_answer(of_flow, &seen(vector, fields, lane), self.tracking.now);
+            }
+            return;
+        }
+        if is_read && gateway.alg == Some(Alg::Ftp) && kind.part() == Fragment::No {
+            self.read_control(reader, side, (vector, lane), of_flow, &mut gateway);
+        }
+        shift_known(vector, lane, gateway.stream(direction));
     }
 
     /// Reads a segment of FTP's control connection, expects what it announces, and writes what the other end is to see.
@@ -193,7 +304,9 @@ impl<F: Family> AclNode<F> {
     ) {
         let Some(fields) = vector.known_fields() else { return };
         let before = *gateway;
-        let text = read(&seen(vector, fields, lane), gateway, of_flow.1);
+        let [own, other] = side.keys(of_flow);
+        let (seen_at, _) = seen_at([&own, &other]);
+        let text = read(&seen(vector, fields, lane), gateway, (of_flow.1, seen_at));
         if let Some(Text { number, found }) = text {
             let done = found.and_then(|found| {
                 self.announce(reader, side, (vector, lane), of_flow, (gateway, number, &found))
@@ -216,19 +329,11 @@ impl<F: Family> AclNode<F> {
         (gateway, number, found): (&mut AlgFlow, u32, &ftp::Announcement),
     ) -> Result<(), Passed> {
         let ([own, other], own_port) = (side.keys(of_flow), found.port);
-        let seen_at: IpAddr = match (own.tuple, other.tuple) {
-            (Tuple::Ip4(own), Tuple::Ip4(other)) if own.source != other.destination => {
-                Ipv4Addr::from_bits(other.destination).into()
-            }
-            (Tuple::Ip6(own), _) => Ipv6Addr::from_bits(own.source).into(),
-            (Tuple::Ip4(own), _) => Ipv4Addr::from_bits(own.source).into(),
-        };
-        let is_translated = matches!((own.tuple, other.tuple),
-            (Tuple::Ip4(own), Tuple::Ip4(other)) if own.source != other.destination);
+        let (seen_at, is_translated) = seen_at([&own, &other]);
         let stream = gateway.stream_mut(of_flow.1);
         let port = match (stream.repeated(number), is_translated) {
-            (Some(port), _) => port,
-            (None, false) => own_port,
+            (_, false) => own_port,
+            (Some(port), true) => port,
             (None, true) => {
                 let nat = self.shared.nat.read(reader);
                 external_port((nat, side), of_flow, own_port, self.tracking.now)
@@ -240,6 +345,7 @@ impl<F: Family> AclNode<F> {
         let text = bytes.get(..length).ok_or(Passed::NoRoom)?;
         let by = if is_translated { length as i16 - found.text.len() as i16 } else { 0 };
         let before = *stream;
+        let by = i8::try_from(by).map_err(|_| Passed::Malformed)?;
         if !stream.edit(number, by, port) {
             return Err(Passed::Split);
         }
@@ -256,61 +362,5 @@ impl<F: Family> AclNode<F> {
             side.expectations().counts().note_edited();
         }
         Ok(())
-    }
-
-    /// Whether a lane without a flow has begun one, as it was announced, or was dropped then. `is_any` is set if it
-    /// does not go on along the arc.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn begins_expected(
-        &mut self,
-        side: &mut Side,
-        (vector, lane): (&mut Vector, usize),
-        policy: Policy,
-        is_any: &mut bool,
-    ) -> bool {
-        match self.fate_of_expected(side, (vector, lane), policy) {
-            Some(Fate::Pass(flags)) => vector.flags[lane] |= flags,
-            Some(Fate::Drop(reason)) => {
-                vector.next[lane] = reason.next();
-                *is_any = true;
-            }
-            _ => return false,
-        }
-        self.ids[lane] = 0;
-        true
-    }
-
-    fn fate_of_expected(
-        &self,
-        side: &mut Side,
-        (vector, lane): (&mut Vector, usize),
-        policy: Policy,
-    ) -> Option<Fate> {
-        let fields = vector.known_fields()?;
-        let packet = seen(vector, fields, lane);
-        let (kind, now) = (packet.kind, self.tracking.now);
-        let begins = match kind.protocol() {
-            TCP => kind.tcp_flags() & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN,
-            UDP => true,
-            _ => false,
-        };
-        if !begins || kind.part() != Fragment::No || kind.malformed().is_some() {
-            return None;
-        }
-        let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
-        let key = F::flow_key(fields, lane, vrf);
-        let it = side.expectations().take(&ExpectedKey::of(&key), now.tick)?;
-        match side.create_expected(key, &packet, (&it, policy.epoch), now) {
-            Opened::New => {
-                let found = side.find(&key)?;
-                if let Some(fields) = vector.known_fields_mut().filter(|_| F::IS_IP4) {
-                    fields.flow[lane] = found.word();
-                }
-                Some(Fate::Pass(tracked(true)))
-            }
-            Opened::Drop(reason) => Some(Fate::Drop(reason)),
-            Opened::Existing(_) | Opened::PortTaken | Opened::Untracked => None,
-        }
     }
 }

@@ -7,8 +7,9 @@ use stoa_tables::flow_table::{FlowReader, Match};
 use super::super::flow_keys::flow_vrf;
 use super::super::keys::Family;
 use super::super::node::AclNode;
-use super::{Tracking, seen, spliced};
+use super::{Tracking, seen};
 use crate::flow::fields::{Kind, Place};
+use crate::flow::quoted;
 use crate::flow::tracker::{Lanes, SEGMENT, Side, Steady, about};
 
 impl<F: Family> AclNode<F> {
@@ -99,14 +100,17 @@ impl<F: Family> AclNode<F> {
         let about = about(&seen(vector, fields, lane), fields.ports[lane], vrf);
         let flow = about.and_then(|about| Some((side.find(&about.key)?, about.sequence)));
         let Some((flow, sequence)) = flow else { return false };
-        let by = side.shifted_by(flow);
-        if flow.is_received() && flow.id().is_some_and(|id| side.is_translated(id)) {
+        let by = sequence.map_or(0, |it| side.shifted_by(flow, it));
+        let is_translated = flow.id().is_some_and(|id| side.is_translated(id));
+        if flow.is_received() && is_translated {
             // It quotes what nobody has received: packets are translated on their way.
             return false;
         }
         let is_about = side.is_about(flow, sequence.map(|it| it.wrapping_sub(by)));
-        if is_about && by != 0 {
-            spliced::unshift_quoted(vector, lane, by);
+        // Translation does it, for all errors that it translates.
+        if is_about && by != 0 && !is_translated {
+            let of = (Kind(fields.kind[lane]), Place(fields.place[lane]));
+            quoted::unshift(vector.bytes_mut(lane), of, by);
         }
         is_about
     }

@@ -45,10 +45,16 @@ struct Judged<'a> {
 }
 
 impl Task<'_> {
-    /// The flow of a packet that a rule has judged anew has the gateway of that rule.
+    /// The flow of a packet that a rule has judged anew has the gateway of that rule, or else that of its policy of
+    /// address translation.
     fn renew_alg(&self, side: &mut Side, judged: &Judged<'_>, rule: Tracks) {
         if self.policy.has_algs || self.shared.flows.may_alter(!judged.key.is_ip6()) {
-            side.renew_alg(&judged.key, rule.alg, &judged.packet, judged.now);
+            let of_policy = || {
+                let id = side.find(&judged.key)?.id().filter(|id| side.is_translated(*id))?;
+                self.shared.nat.read(self.reader).alg_of_flow(&side.reader().entry(id))
+            };
+            let alg = rule.alg.or_else(of_policy);
+            side.renew_alg(&judged.key, alg, &judged.packet, judged.now);
         }
     }
 }
@@ -77,7 +83,11 @@ pub(in crate::acl) fn settle_all<F: Family>(
             (None, None) if tracking.has_no_flow(vector.flags[lane], lane) => Settled::Pass(0),
             _ => settle::<F>(task, cx, (&*vector, lane), (refusal, rule), tracking),
         };
-        is_any |= !matches!(settled, Settled::Pass(_));
+        let passes = matches!(settled, Settled::Pass(_));
+        is_any |= !passes;
+        if !passes && !tracking.altered.is_empty() {
+            super::gateways::give_back(vector, lane, tracking);
+        }
         match settled {
             Settled::Pass(flags) => vector.flags[lane] |= flags,
             Settled::Refused(refusal) => {

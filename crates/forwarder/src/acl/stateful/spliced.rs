@@ -5,7 +5,6 @@
 use stoa_engine::Vector;
 use stoa_engine::vector::flags;
 use stoa_tables::flow_table::Direction;
-use stoa_wire::checksum::update32;
 use stoa_wire::tcp::{self, flag};
 use stoa_wire::tcp_options::{
     SYN_OPTIONS, Shift, SynOptions, Timestamps, scaled, shift, write_timestamps,
@@ -256,28 +255,3 @@ impl<F: Family> AclNode<F> {
 const SYN_ACK: u8 = flag::SYN | flag::ACK;
 const RST_ACK: u8 = flag::RST | flag::ACK;
 const FIN_ACK: u8 = flag::FIN | flag::ACK;
-
-/// An ICMP error quotes a segment of a spliced flow as its receiver has seen it: it gets the number that its sender
-/// knows. `by`: how much was added on the way.
-#[cold]
-pub(super) fn unshift_quoted(vector: &mut Vector, lane: usize, by: u32) {
-    const ICMP: usize = 8;
-    let Some(fields) = vector.known_fields() else { return };
-    let (kind, place) = (Kind(fields.kind[lane]), Place(fields.place[lane]));
-    let (upper, bytes) = (usize::from(place.upper()), vector.bytes_mut(lane));
-    let Some(message) = bytes.get_mut(upper..) else { return };
-    let inner = match (message.get(ICMP), kind.is_ip6()) {
-        (Some(first), false) => usize::from(first & 0xf).max(5) * 4,
-        // With a fragment header (RFC 8200 section 4.5), which only a first fragment has here.
-        (_, true) if message.get(ICMP + 6) == Some(&stoa_wire::protocol::FRAGMENT) => 48,
-        (_, true) => 40,
-        (None, _) => return,
-    };
-    let at = ICMP + inner + 4;
-    let Some(number) = message.get(at..).and_then(|it| it.first_chunk::<4>()) else { return };
-    let old = u32::from_be_bytes(*number);
-    let new = old.wrapping_sub(by);
-    let checksum = update32(u16::from_be_bytes([message[2], message[3]]), old, new);
-    message[at..at + 4].copy_from_slice(&new.to_be_bytes());
-    message[2..4].copy_from_slice(&checksum.to_be_bytes());
-}

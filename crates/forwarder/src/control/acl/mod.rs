@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
-use super::desired::{AclRule, AclRuleKey, AclSets, DesiredState};
+use super::desired::{AclRule, AclRuleKey, AclSets, DesiredState, NatAlgs};
 use super::forwarder_state::ForwarderState;
 use crate::acl::hits::{HitTable, Hits};
 use crate::acl::log::RuleLog;
@@ -102,7 +102,8 @@ pub(super) struct AccessListState {
     has_outputs: bool,
     /// Whether addresses are translated: then flows are followed, too. Those of IPv6 only for stateful rules.
     has_nat: bool,
-    has_nat_algs: bool,
+    /// The gateways that its policies name.
+    nat_algs: Vec<NatAlgs>,
     has_stateful_rules: bool,
     /// Whether IPv6 flows are followed.
     is_followed6: bool,
@@ -208,7 +209,7 @@ impl AccessListState {
             is_stateful,
             has_nat: self.has_nat,
             is_bare: !is_listed && !self.zones.has_features(),
-            has_algs: self.has_nat_algs || all.clone().any(|it| stateful::has_algs(it)),
+            has_algs: !self.nat_algs.is_empty() || all.clone().any(|it| stateful::has_algs(it)),
         };
         let policy = (is_stateful || self.has_nat).then_some(policy);
         AccessLists::of(all.cloned().collect(), policy).with_zones(zones)
@@ -321,11 +322,12 @@ impl ForwarderState {
             changed.extend(acls.attached.iter().filter(|(_, it)| has_new(it)).map(|(at, _)| *at));
         }
         let has_nat = !step.desired().nat.is_empty();
-        let has_algs = step.desired().nat.has_algs();
-        let is_nat_changed = std::mem::replace(&mut acls.has_nat, has_nat) != has_nat
-            || std::mem::replace(&mut acls.has_nat_algs, has_algs) != has_algs;
-        let mut is_any = !new.is_empty() || !acls.withdrawn.is_empty() || is_nat_changed;
-        let mut is_changed = !new.is_empty();
+        let algs = step.desired().nat.algs();
+        // Rules judge flows anew, so that these have the gateways of now.
+        let mut is_changed = !new.is_empty() || acls.nat_algs != algs;
+        acls.nat_algs = algs;
+        let is_nat_changed = std::mem::replace(&mut acls.has_nat, has_nat) != has_nat;
+        let mut is_any = is_changed || !acls.withdrawn.is_empty() || is_nat_changed;
         acls.sets.extend(new.drain());
         if acls.sets.values().any(|it| stateful::is_stateful(it)) {
             // Before lists apply: the tracker sees both directions of each flow.

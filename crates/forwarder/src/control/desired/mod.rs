@@ -27,6 +27,7 @@ pub use acl::{AclRule, AclRuleKey, AclSets, Fragments, RuleOfList};
 pub use advertising::{Advertisement, Discovery};
 pub use change::{Changes, DesiredChange};
 pub(in crate::control) use held::Held;
+pub(in crate::control) use nat::NatAlgs;
 pub use nat::{Nat, NatBackend, NatBlocks, NatMapping, NatPolicy, NatRemote};
 pub(in crate::control) use pacer::Pacer;
 pub use pacer::Pause;

@@ -67,7 +67,16 @@ impl Nat {
     pub fn has_algs(&self) -> bool {
         self.policies.iter().any(|it| !it.algs.is_empty())
     }
+
+    /// The application level gateways of all policies that have some.
+    pub(in crate::control) fn algs(&self) -> Vec<NatAlgs> {
+        let with = self.policies.iter().filter(|it| !it.algs.is_empty());
+        with.map(|it| ((it.instance, it.policy), it.algs.clone())).collect()
+    }
 }
+
+/// The gateways of a policy, by instance and policy.
+pub(in crate::control) type NatAlgs = ((u32, u32), Vec<AlgPort>);
 
 /// What is wrong, and what to do.
 type Wrong = (String, &'static str);

@@ -346,9 +346,12 @@ impl ForwarderState {
             vrfs.clear();
         }
         let ranges = joined(of_policies.chain(of_mappings).collect());
+        let policies: Vec<Policy> = nat.policies.iter().map(policy).collect();
+        let statics = Statics::of(nat.mappings.iter().map(ActiveMapping::compiled).collect());
         let published = Nat {
-            policies: nat.policies.iter().map(policy).collect(),
-            statics: Statics::of(nat.mappings.iter().map(ActiveMapping::compiled).collect()),
+            instances: Nat::static_instances(&policies, &statics),
+            policies,
+            statics,
             former: nat.former_ranges(),
             external: ranges.clone(),
             numbers,

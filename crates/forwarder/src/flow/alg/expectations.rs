@@ -1,8 +1,9 @@
 //! Connections that are expected: announced by a control connection, between its two hosts, for some seconds, once.
 //!
-//! A table of fixed size that all workers share, without locks. The pair of hosts gives the bucket, so that a look-up
-//! reads 8 slots at most, and two hosts have 8 expectations at most. A slot has a generation: who reads it sees whether
-//! it has changed meanwhile.
+//! A table of fixed size that all workers share, without locks. The pair of hosts and the port give the bucket, so that
+//! a look-up reads 8 slots at most. Counters limit what a host may have that listens, and what two hosts may have. Both
+//! are about the host itself: behind address translation, many have one external address. A slot has a generation: who
+//! reads it sees whether it has changed meanwhile.
 
 mod slot;
 
@@ -10,20 +11,26 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use stoa_engine::counters::zeroed;
-use stoa_tables::flow_hash::{Flow, mix};
+use stoa_tables::flow_hash::mix;
 use stoa_tables::flow_table::{FlowKey, Tuple};
 
 use super::{Alg, AlgCounts};
 use slot::Slot;
 
-/// Expectations of all hosts, and of two hosts.
+/// Expectations of all hosts.
 pub const CAPACITY: u32 = 2_048;
 const BUCKET: usize = 8;
 const BUCKETS: usize = CAPACITY as usize / BUCKET;
 /// Expectations of connections to one host.
 pub const OF_HOST: u16 = 32;
-/// Counters of hosts: a keyed hash of the address gives the counter, so that others may have the same one.
+/// Expectations of two hosts.
+pub const OF_PAIR: u16 = 8;
+/// Counters of hosts and of pairs: a keyed hash of the addresses gives the counter, so that others may have the same
+/// one.
 const HOSTS: usize = 1_024;
+const PAIRS: usize = 4_096;
+/// The bits of the number of a counter of hosts, beside that of pairs.
+const HOST_BITS: u32 = 16;
 
 /// What the first packet of an expected connection has; its source port is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,17 +73,17 @@ impl ExpectedKey {
         }
     }
 
-    /// The hash of its hosts, in either order.
-    fn hosts(&self, seed: u32) -> u32 {
-        let (source, destination) = (self.source, self.destination);
-        let (source_port, destination_port, protocol) = (0, 0, 0);
-        Flow { source, destination, source_port, destination_port, protocol }.symmetric_hash(seed)
+    /// The hash of its hosts and port.
+    fn hash(&self, seed: u32) -> u32 {
+        let port = mix(u32::from(self.port));
+        [self.source, self.destination].into_iter().fold(seed ^ port, hash)
     }
+}
 
-    fn host(&self, seed: u32) -> usize {
-        let words = [0, 32, 64, 96].map(|by| (self.destination >> by) as u32);
-        words.iter().fold(seed, |hash, word| mix(hash ^ word)) as usize % HOSTS
-    }
+/// The hash of an address, behind another one.
+fn hash(seed: u32, address: u128) -> u32 {
+    let words = [0, 32, 64, 96].map(|by| (address >> by) as u32);
+    words.iter().fold(seed, |hash, word| mix(hash ^ word))
 }
 
 /// What a packet of a translated connection becomes.
@@ -123,6 +130,13 @@ pub struct Expectation {
 }
 
 impl Expectation {
+    /// The numbers of the counters of the host that listens, and of both hosts.
+    fn counters(&self, seed: u32) -> (usize, usize) {
+        let listens = self.becomes.map_or(self.key.destination, |it| it.destination.into());
+        let host = hash(seed, listens);
+        (host as usize % HOSTS, hash(host, self.key.source) as usize % PAIRS)
+    }
+
     fn is_over(&self, now: u32) -> bool {
         now.wrapping_sub(self.until).cast_signed() >= 0
     }
@@ -135,8 +149,9 @@ pub struct Full;
 /// All expectations. There is no memory for them before a rule names a gateway.
 pub struct Expectations {
     slots: OnceLock<Box<[Slot]>>,
-    /// Expectations for each counter of hosts.
+    /// Expectations for each counter of hosts, and for each of pairs.
     hosts: Box<[AtomicU16; HOSTS]>,
+    pairs: Box<[AtomicU16; PAIRS]>,
     live: AtomicU32,
     /// The tick at which all were looked at last.
     swept: AtomicU32,
@@ -150,6 +165,7 @@ impl Expectations {
         Self {
             slots: OnceLock::new(),
             hosts: Box::new([const { AtomicU16::new(0) }; HOSTS]),
+            pairs: Box::new([const { AtomicU16::new(0) }; PAIRS]),
             live: AtomicU32::new(0),
             swept: AtomicU32::new(0),
             seed,
@@ -190,24 +206,32 @@ impl Expectations {
     }
 
     fn bucket(&self, key: &ExpectedKey) -> &[Slot] {
-        let at = key.hosts(self.seed) as usize % BUCKETS * BUCKET;
+        let at = key.hash(self.seed) as usize % BUCKETS * BUCKET;
         self.slots.get().and_then(|all| all.get(at..at + BUCKET)).unwrap_or(&[])
     }
 
     /// Frees a slot that is as it was; whether it was.
-    fn release(&self, slot: &Slot, (state, host): (u32, u32)) -> bool {
+    fn release(&self, slot: &Slot, (state, counters): (u32, u32)) -> bool {
         let is_free = slot.free(state);
         if is_free {
             self.live.fetch_sub(1, Ordering::Relaxed);
-            self.release_host(host as usize);
+            let host = counters & ((1 << HOST_BITS) - 1);
+            Self::count_less(&self.hosts[..], host as usize);
+            Self::count_less(&self.pairs[..], (counters >> HOST_BITS) as usize);
         }
         is_free
     }
 
-    fn release_host(&self, host: usize) {
-        if let Some(counter) = self.hosts.get(host) {
+    fn count_less(counters: &[AtomicU16], at: usize) {
+        if let Some(counter) = counters.get(at) {
             counter.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    fn count_more(counters: &[AtomicU16], at: usize, most: u16) -> Result<(), Full> {
+        let more = |count: u16| (count < most).then(|| count + 1);
+        let counter = counters.get(at).ok_or(Full)?;
+        counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map(drop).map_err(|_| Full)
     }
 
     /// The expectation with this key, if there is one.
@@ -216,7 +240,8 @@ impl Expectations {
         all.map(|(_, it, _)| it).find(|it| it.key == *key && !it.is_over(now))
     }
 
-    /// Takes away the expectation that a first packet meets.
+    /// Takes away the expectation that a first packet meets. If it begins a flow, the caller
+    /// [notes](AlgCounts::note_begun) that; otherwise it [puts](Self::put) it back.
     pub fn take(&self, key: &ExpectedKey, now: u32) -> Option<Expectation> {
         for slot in self.bucket(key) {
             let Some((state, it, host)) = slot.read() else { continue };
@@ -226,22 +251,43 @@ impl Expectations {
                     self.counts.note_expired();
                     continue;
                 }
-                self.counts.note_begun();
                 return Some(it);
             }
         }
         None
     }
 
-    /// Expects a connection, in place of the last one that its control connection has announced.
+    /// A control connection expects what has this key no more.
+    pub fn forget(&self, key: &ExpectedKey, control: Control) {
+        for slot in self.bucket(key) {
+            if let Some((state, it, counters)) = slot.read()
+                && it.key == *key
+                && it.control == control
+            {
+                self.release(slot, (state, counters));
+            }
+        }
+    }
+
+    /// Expects a connection.
     ///
     /// # Errors
-    /// There is no room, or its host has as many as it may have.
+    /// There is no room, or its hosts have as many as they may have.
     pub fn expect(&self, new: &Expectation, now: u32) -> Result<(), Full> {
-        let (bucket, host) = (self.bucket(&new.key), new.key.host(self.seed));
+        self.put(new, now)?;
+        self.counts.note_expected();
+        Ok(())
+    }
+
+    /// As [`Self::expect`], without being counted.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn put(&self, new: &Expectation, now: u32) -> Result<(), Full> {
+        let (bucket, (host, pair)) = (self.bucket(&new.key), new.counters(self.seed));
         for slot in bucket {
             let Some((state, it, of_host)) = slot.read() else { continue };
-            let is_former = it.control == new.control && it.key.is_ip6 == new.key.is_ip6;
+            let is_former = it.control == new.control && it.key == new.key;
             if it.is_over(now) {
                 if self.release(slot, (state, of_host)) {
                     self.counts.note_expired();
@@ -252,17 +298,19 @@ impl Expectations {
                 return Err(Full);
             }
         }
-        let more = |count: u16| (count < OF_HOST).then(|| count + 1);
-        let counter = self.hosts.get(host).ok_or(Full)?;
-        counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|_| Full)?;
+        Self::count_more(&self.hosts[..], host, OF_HOST)?;
+        if let Err(full) = Self::count_more(&self.pairs[..], pair, OF_PAIR) {
+            Self::count_less(&self.hosts[..], host);
+            return Err(full);
+        }
         // Before it can be taken away.
         self.live.fetch_add(1, Ordering::Relaxed);
-        if bucket.iter().any(|slot| slot.fill(new, host)) {
-            self.counts.note_expected();
+        if bucket.iter().any(|slot| slot.fill(new, (pair << HOST_BITS | host) as u32)) {
             return Ok(());
         }
         self.live.fetch_sub(1, Ordering::Relaxed);
-        self.release_host(host);
+        Self::count_less(&self.hosts[..], host);
+        Self::count_less(&self.pairs[..], pair);
         Err(Full)
     }
 

@@ -15,7 +15,11 @@ const WORDS: usize = 2 * STREAM;
 /// Bits of the last word of a direction, above the port.
 const HAS_EDIT: u32 = 1 << 16;
 const HAS_LINE: u32 = 1 << 17;
+const LAST_SHIFT: u32 = 18;
+const LAST_BITS: u32 = 6;
 const ALG_SHIFT: u32 = 24;
+/// By how much a segment may grow.
+const MOST: i8 = (1 << (LAST_BITS - 1)) - 1;
 
 /// Whether a sequence number is behind another one, modulo 2^32.
 pub fn is_after(number: u32, other: u32) -> bool {
@@ -27,9 +31,10 @@ pub fn is_after(number: u32, other: u32) -> bool {
 pub struct Stream {
     /// The number of the first byte of the last segment that was read as an announcement.
     edited: Option<u32>,
-    /// How many bytes more the other end has seen up to that segment, and behind it.
-    before: i16,
-    after: i16,
+    /// How many bytes more the other end has seen behind that segment, and by how many that one has grown: at most
+    /// [`MOST`], as text changes by less.
+    after: i32,
+    last: i8,
     /// The number of the first byte of the next line, if that is known.
     line: Option<u32>,
     /// The port that the last announcement got.
@@ -39,22 +44,32 @@ pub struct Stream {
 impl Stream {
     /// One whose first line begins at this number.
     pub const fn beginning(number: u32) -> Self {
-        Self { edited: None, before: 0, after: 0, line: Some(number), port: 0 }
+        Self { edited: None, after: 0, last: 0, line: Some(number), port: 0 }
+    }
+
+    /// How many bytes more the other end has seen up to the last announcement.
+    fn before(&self) -> i32 {
+        self.after.wrapping_sub(self.last.into())
+    }
+
+    /// Whether numbers may change.
+    pub fn is_edited(&self) -> bool {
+        self.edited.is_some()
     }
 
     /// What is to be added to a sequence number on its way.
     pub fn sent(&self, number: u32) -> u32 {
         let is_behind = self.edited.is_some_and(|edited| is_after(number, edited));
-        let by = if is_behind { self.after } else { self.before };
-        i32::from(by).cast_unsigned()
+        let by = if is_behind { self.after } else { self.before() };
+        by.cast_unsigned()
     }
 
     /// What is to be added to an acknowledgement number of the other end.
     pub fn acknowledged(&self, number: u32) -> u32 {
-        let back = |by: i16| (-i32::from(by)).cast_unsigned();
-        let sent = number.wrapping_add(back(self.before));
+        let back = |by: i32| by.wrapping_neg().cast_unsigned();
+        let sent = number.wrapping_add(back(self.before()));
         let is_behind = self.edited.is_some_and(|edited| is_after(sent, edited));
-        back(if is_behind { self.after } else { self.before })
+        back(if is_behind { self.after } else { self.before() })
     }
 
     /// Whether a line begins at this number: the next one, or that of the last announcement, which is repeated.
@@ -69,9 +84,15 @@ impl Stream {
         }
     }
 
-    /// The first byte of the connection has this number.
+    /// The first byte of the connection has this number. Once lines are known, a SYN changes nothing: whoever knows the
+    /// ends of a connection can send one (RFC 5961 section 4).
     pub fn begin(&mut self, number: u32) {
-        self.line = Some(number);
+        self.line = self.line.or(Some(number));
+    }
+
+    /// The port that the last announcement got; `None`: there was none.
+    pub fn last_port(&self) -> Option<u16> {
+        self.edited.map(|_| self.port)
     }
 
     /// The port that this announcement got when it was sent first; `None`: it is a new one.
@@ -80,36 +101,43 @@ impl Stream {
     }
 
     /// Notes that a segment becomes longer by some bytes, and which port it announces. `false`, and nothing has
-    /// changed: it is older than the last one, or was another one when it was sent before; or numbers would change by
-    /// more than 32,767.
-    pub fn edit(&mut self, number: u32, by: i16, port: u16) -> bool {
+    /// changed: it is older than the last one, or was another one when it was sent before.
+    pub fn edit(&mut self, number: u32, by: i8, port: u16) -> bool {
         if let Some(edited) = self.edited
             && !is_after(number, edited)
         {
-            return number == edited && self.after.checked_sub(self.before) == Some(by);
+            let is_same = number == edited && self.last == by;
+            self.port = if is_same { port } else { self.port };
+            return is_same;
         }
-        let Some(after) = self.after.checked_add(by) else { return false };
-        (self.edited, self.before, self.after, self.port) = (Some(number), self.after, after, port);
+        if !(-MOST..=MOST).contains(&by) {
+            return false;
+        }
+        (self.edited, self.last, self.port) = (Some(number), by, port);
+        // As sequence numbers, modulo 2^32.
+        self.after = self.after.wrapping_add(by.into());
         true
     }
 
     fn words(&self) -> [u32; STREAM] {
-        let [before, after] = [self.before, self.after].map(i16::cast_unsigned);
         let flag = |is: bool, bit: u32| if is { bit } else { 0 };
+        let last = u32::from(self.last.cast_unsigned()) & ((1 << LAST_BITS) - 1);
         let flags = flag(self.edited.is_some(), HAS_EDIT) | flag(self.line.is_some(), HAS_LINE);
         [
             self.edited.unwrap_or(0),
-            u32::from(before) | u32::from(after) << 16,
+            self.after.cast_unsigned(),
             self.line.unwrap_or(0),
-            u32::from(self.port) | flags,
+            u32::from(self.port) | flags | last << LAST_SHIFT,
         ]
     }
 
-    fn of_words([edited, by, line, last]: [u32; STREAM]) -> Self {
+    fn of_words([edited, after, line, last]: [u32; STREAM]) -> Self {
+        // The uppermost of its bits is its sign.
+        let grown = (last >> LAST_SHIFT << (u8::BITS - LAST_BITS)) as u8;
         Self {
             edited: (last & HAS_EDIT != 0).then_some(edited),
-            before: (by as u16).cast_signed(),
-            after: ((by >> 16) as u16).cast_signed(),
+            after: after.cast_signed(),
+            last: grown.cast_signed() >> (u8::BITS - LAST_BITS),
             line: (last & HAS_LINE != 0).then_some(line),
             port: last as u16,
         }
@@ -203,11 +231,11 @@ mod tests {
     use super::*;
 
     fn streams() -> impl Strategy<Value = Stream> {
-        let all = any::<(Option<u32>, i16, i16, Option<u32>, u16)>();
-        all.prop_map(|(edited, before, after, line, port)| Stream {
+        let all = (any::<(Option<u32>, i32, Option<u32>, u16)>(), -MOST..=MOST);
+        all.prop_map(|((edited, after, line, port), last)| Stream {
             edited,
-            before,
             after,
+            last,
             line,
             port,
         })
@@ -233,7 +261,7 @@ mod tests {
         #[test]
         fn numbers_follow_the_text(
             first: u32,
-            segments in prop::collection::vec((1_u32..600, prop::option::of(-20_i16..20)), 1..40),
+            segments in prop::collection::vec((1_u32..600, prop::option::of(-20_i8..20)), 1..40),
         ) {
             let (mut stream, mut number) = (Stream::beginning(first), first);
             let mut seen = first;
@@ -252,6 +280,26 @@ mod tests {
                 number = end;
             }
         }
+    }
+
+    /// A client that downloads many files over one connection.
+    #[test]
+    fn numbers_change_by_as_much_as_there_is() {
+        let mut stream = Stream::beginning(0);
+        for at in 0..10_000 {
+            assert!(stream.edit(100 * at, 12, 7), "{at}");
+        }
+        assert_eq!(stream.sent(2_000_000), 120_000);
+        assert_eq!(stream.acknowledged(2_120_000), 120_000_u32.wrapping_neg());
+        assert!(!stream.edit(2_000_000, MOST + 1, 7));
+    }
+
+    #[test]
+    fn a_syn_moves_no_line_that_is_known() {
+        let mut stream = Stream::default();
+        stream.begin(100);
+        stream.begin(1 << 30);
+        assert!(stream.begins_line(100) && !stream.begins_line(1 << 30));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::flow::alg::{
     Alg, AlgFlow, Becomes, Control, EXPECTED, Expectation, Expectations, ExpectedKey, Passed,
     Stream,
 };
-use crate::flow::flows::Now;
+use crate::flow::flows::{Flows, Now};
 use crate::flow::profiles::profile_of;
 
 /// Bytes of a UDP header.
@@ -26,6 +26,17 @@ pub struct Listener {
     pub port: u16,
     /// Its own port.
     pub own_port: u16,
+}
+
+/// What the gateway of a flow, of whichever worker, has added to the sequence number of a segment: its receiver sees
+/// this number.
+pub(super) fn added_by_gateway(flows: &Flows, is_ip4: bool, found: Match, number: u32) -> u32 {
+    let Some(id) = found.id() else { return 0 };
+    if flows.reader(is_ip4).entry(id).flags() & SPLICED == 0 {
+        return 0;
+    }
+    let back = |it: AlgFlow| it.stream(found.direction()).acknowledged(number);
+    flows.alg_flows(is_ip4).get(id).map_or(0, back).wrapping_neg()
 }
 
 impl Side {
@@ -148,7 +159,16 @@ impl Side {
         }
     }
 
-    /// The end that sends in this direction of an own flow listens: the other one is expected to connect.
+    /// The answers that a flow expects, which gets translated keys and another id.
+    #[cold]
+    pub(super) fn forget_answer(&self, id: u32) {
+        let flow = self.reader.entry(id);
+        let control = Control { id, start: flow.start() };
+        self.expectations().forget(&ExpectedKey::of(&flow.reply_key()), control);
+    }
+
+    /// The end that sends in this direction of an own flow listens: the other one is expected to connect, in place of
+    /// what the flow has announced before.
     ///
     /// # Errors
     /// Why it is not expected.
@@ -159,7 +179,18 @@ impl Side {
         now: Now,
     ) -> Result<(), Passed> {
         let (flow, [own, other]) = (self.reader.entry(id), self.keys((id, direction)));
-        let Some(AlgFlow { alg: Some(alg), .. }) = self.alg_flow(id) else { return Ok(()) };
+        let Some(gateway @ AlgFlow { alg: Some(alg), .. }) = self.alg_flow(id) else {
+            return Ok(());
+        };
+        let control = Control { id, start: flow.start() };
+        for direction in [Direction::Original, Direction::Reply] {
+            let (port, [_, other]) =
+                (gateway.stream(direction).last_port(), self.keys((id, direction)));
+            if let Some(port) = port {
+                self.expectations()
+                    .forget(&ExpectedKey { port, ..ExpectedKey::of(&other) }, control);
+            }
+        }
         let Listener { protocol, port, own_port } = *listener;
         let key = ExpectedKey { port, protocol, ..ExpectedKey::of(&other) };
         let becomes = match own.tuple {
@@ -176,7 +207,7 @@ impl Side {
             alg,
             rule: flow.rule() & !EXPECTED,
             profile: profile_of(flow.class()),
-            control: Control { id, start: flow.start() },
+            control,
             until: now.tick.wrapping_add(alg.timeout_s()),
         };
         self.expectations().expect(&expectation, now.tick).map_err(|_| Passed::Full)

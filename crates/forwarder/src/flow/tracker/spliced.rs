@@ -3,6 +3,7 @@
 use stoa_tables::flow_table::{Direction, FlowKey, Match};
 use stoa_wire::tcp_options::{SynOptions, Timestamps};
 
+use super::gateway::added_by_gateway;
 use super::{Seen, Side};
 use crate::flow::profiles::without_profile;
 use crate::flow::splice::{Opening, Splice};
@@ -56,13 +57,13 @@ impl Side {
         is_set
     }
 
-    /// What numbers of the packets in a direction of a flow, of whichever worker, have been shifted by when their
-    /// receiver sees them.
-    pub fn shifted_by(&self, found: Match) -> u32 {
+    /// By what the sequence numbers of the packets in a direction of a flow, of whichever worker, have been shifted
+    /// when their receiver sees this one.
+    pub fn shifted_by(&self, found: Match, number: u32) -> u32 {
         let splice = found.id().filter(|id| self.is_spliced(*id)).and_then(|id| self.splice(id));
         match (splice, found.direction()) {
             (Some(Splice::Open(open)), Direction::Reply) => open.sequence,
-            _ => 0,
+            _ => added_by_gateway(&self.flows, self.is_ip4, found, number),
         }
     }
 

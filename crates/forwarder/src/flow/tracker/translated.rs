@@ -242,6 +242,7 @@ impl Side {
                 self.remove(id);
                 return None;
             }
+            self.forget_answer(id);
         }
         let new = NewFlow {
             epoch: flow.epoch(),

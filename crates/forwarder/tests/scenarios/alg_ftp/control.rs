@@ -48,7 +48,7 @@ pub fn segment(
 pub struct Got {
     pub ends: (IpAddr, IpAddr),
     pub ports: (u16, u16),
-    numbers: (u32, u32),
+    pub numbers: (u32, u32),
     pub data: String,
 }
 
@@ -115,6 +115,16 @@ impl Control {
         }
     }
 
+    /// The next number of the client, as the server knows it.
+    pub fn seen_by_server(&self) -> u32 {
+        self.client_numbers.1
+    }
+
+    /// The ports that the client knows.
+    pub fn ports_of_client(&self) -> (u16, u16) {
+        (self.ports.0, 21)
+    }
+
     fn homes(&self) -> (&'static str, &'static str) {
         (HOMES[usize::from(self.client_host) - 1], HOMES[usize::from(self.server_host) - 1])
     }
@@ -130,7 +140,7 @@ impl Control {
         )
     }
 
-    fn of_server(&self, flags: u8, data: &[u8]) -> Vec<u8> {
+    pub fn of_server(&self, flags: u8, data: &[u8]) -> Vec<u8> {
         let ends = (self.server.1, self.server.0);
         segment(
             ends,

@@ -83,8 +83,8 @@ pub(super) struct Slot {
     words: [AtomicU32; WORDS],
 }
 
-/// Where the counter of the host is noted: the last word.
-const HOST: usize = WORDS - 1;
+/// Where the counters of the host and of the pair are noted: the last word.
+const COUNTERS: usize = WORDS - 1;
 
 impl Slot {
     /// What it has, and its state then; `None`: nothing, or somebody changes it.
@@ -96,8 +96,8 @@ impl Slot {
         let words = self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let is_same = self.state.load(Ordering::Relaxed) == state;
-        let [.., host] = words;
-        is_same.then(|| Expectation::of_words(&words)).flatten().map(|it| (state, it, host))
+        let [.., counters] = words;
+        is_same.then(|| Expectation::of_words(&words)).flatten().map(|it| (state, it, counters))
     }
 
     /// Makes it free, if it is as it was.
@@ -107,7 +107,7 @@ impl Slot {
     }
 
     /// Writes an expectation, if it is free.
-    pub(super) fn fill(&self, it: &Expectation, host: usize) -> bool {
+    pub(super) fn fill(&self, it: &Expectation, counters: u32) -> bool {
         let state = self.state.load(Ordering::Acquire);
         let busy = state & !PART | BUSY;
         if state & PART != FREE
@@ -123,7 +123,7 @@ impl Slot {
         for (word, value) in self.words.iter().zip(it.words()) {
             word.store(value, Ordering::Relaxed);
         }
-        self.words[HOST].store(host as u32, Ordering::Relaxed);
+        self.words[COUNTERS].store(counters, Ordering::Relaxed);
         self.state.store((state & !PART).wrapping_add(PART + 1) | READY, Ordering::Release);
         true
     }

@@ -46,7 +46,10 @@ fn an_expectation_is_met_once_and_between_its_hosts() {
     assert_eq!(all.take(&it.key, 59), Some(it));
     assert_eq!((all.take(&it.key, 59), all.live()), (None, 0));
     let sums = all.counts().sums();
-    assert_eq!((sums.expected, sums.begun, sums.expired), (1, 1, 0));
+    assert_eq!((sums.expected, sums.begun, sums.expired), (1, 0, 0), "the caller counts");
+    // Its first packet has begun no flow.
+    all.put(&it, 0).unwrap();
+    assert_eq!((all.take(&it.key, 59), all.counts().sums().expected), (Some(it), 1));
 }
 
 #[test]
@@ -67,7 +70,13 @@ fn an_expectation_ends_with_its_time() {
 #[test]
 fn a_new_announcement_takes_the_place_of_the_last_one() {
     let all = prepared();
-    all.expect(&expectation(key(1, 2, 5000), 1, 60), 0).unwrap();
+    let first = expectation(key(1, 2, 5000), 1, 60);
+    all.expect(&first, 0).unwrap();
+    all.expect(&first, 0).unwrap();
+    assert_eq!(all.live(), 1);
+    all.forget(&first.key, Control { id: 2, start: 0 });
+    assert_eq!(all.live(), 1, "another control connection");
+    all.forget(&first.key, first.control);
     all.expect(&expectation(key(1, 2, 5001), 1, 60), 0).unwrap();
     assert_eq!((all.live(), all.find(&key(1, 2, 5000), 0)), (1, None));
     // Another control connection does not get what is expected already.
@@ -80,7 +89,7 @@ fn hosts_and_pairs_of_hosts_have_limits() {
     let all = prepared();
     let made = (0..100)
         .filter(|at| all.expect(&expectation(key(1, 2, 5000 + *at as u16), *at, 60), 0).is_ok());
-    assert_eq!(made.count(), BUCKET);
+    assert_eq!(made.count(), usize::from(OF_PAIR));
     let all = prepared();
     let made =
         (0..1000).filter(|at| all.expect(&expectation(key(9 + *at, 2, 5000), *at, 60), 0).is_ok());
@@ -89,6 +98,23 @@ fn hosts_and_pairs_of_hosts_have_limits() {
     all.sweep(60);
     all.expect(&expectation(key(1, 2, 5000), 1, 120), 60).unwrap();
     assert!(all.live() == 1);
+}
+
+/// Many hosts have one external address: each is limited by its own one.
+#[test]
+fn hosts_behind_translation_have_limits_of_their_own() {
+    let all = prepared();
+    let of = |host: u32, port: u16| {
+        let becomes = Becomes { source: 1, destination: host, port, vrf: 0, number: 1 };
+        let it = expectation(key(1, 2, port), u32::from(port), 60);
+        Expectation { becomes: Some(becomes), ..it }
+    };
+    let made = (0..100).filter(|at| all.expect(&of(9, 5000 + at), 0).is_ok());
+    assert_eq!(made.count(), usize::from(OF_PAIR));
+    let made = (0..200).filter(|at| all.expect(&of(10 + u32::from(*at), 6000 + at), 0).is_ok());
+    assert_eq!(made.count(), 200);
+    all.sweep(60);
+    assert!(all.pairs.iter().chain(&all.hosts[..]).all(|it| it.load(Ordering::Relaxed) == 0));
 }
 
 fn any_expectation() -> impl Strategy<Value = Expectation> {

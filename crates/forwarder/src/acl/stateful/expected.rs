@@ -1,0 +1,83 @@
+//! First packets of connections that gateways have announced ([`crate::flow::alg`]).
+
+use stoa_engine::Vector;
+use stoa_tables::classifier::Fragment;
+use stoa_wire::protocol::{TCP, UDP};
+use stoa_wire::tcp::flag;
+
+use super::{Fate, seen, tracked};
+use crate::acl::Policy;
+use crate::acl::flow_keys::flow_vrf;
+use crate::acl::keys::Family;
+use crate::acl::node::AclNode;
+use crate::flow::alg::ExpectedKey;
+use crate::flow::tracker::{Opened, Side};
+
+impl<F: Family> AclNode<F> {
+    /// Whether a lane without a flow has begun one, as it was announced, or was dropped then. `is_any` is set if it
+    /// does not go on along the arc.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begins_expected(
+        &mut self,
+        side: &mut Side,
+        (vector, lane): (&mut Vector, usize),
+        policy: Policy,
+        is_any: &mut bool,
+    ) -> bool {
+        match self.fate_of_expected(side, (vector, lane), policy) {
+            Some(Fate::Pass(flags)) => vector.flags[lane] |= flags,
+            Some(Fate::Drop(reason)) => {
+                vector.next[lane] = reason.next();
+                *is_any = true;
+            }
+            _ => return false,
+        }
+        self.ids[lane] = 0;
+        true
+    }
+
+    fn fate_of_expected(
+        &self,
+        side: &mut Side,
+        (vector, lane): (&mut Vector, usize),
+        policy: Policy,
+    ) -> Option<Fate> {
+        let fields = vector.known_fields()?;
+        let packet = seen(vector, fields, lane);
+        let (kind, now) = (packet.kind, self.tracking.now);
+        let begins = match kind.protocol() {
+            TCP => kind.tcp_flags() & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN,
+            UDP => true,
+            _ => false,
+        };
+        if !begins || kind.part() != Fragment::No || kind.malformed().is_some() {
+            return None;
+        }
+        if kind.protocol() == TCP && packet.segment().is_none() {
+            // Its checksum is wrong. Who sends such a one takes the way from nobody.
+            return None;
+        }
+        let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
+        let key = F::flow_key(fields, lane, vrf);
+        let it = side.expectations().take(&ExpectedKey::of(&key), now.tick)?;
+        let opened = side.create_expected(key, &packet, (&it, policy.epoch), now);
+        if matches!(opened, Opened::New) {
+            side.expectations().counts().note_begun();
+        } else {
+            // It may come again. Another one may be expected meanwhile.
+            let _ = side.expectations().put(&it, now.tick);
+        }
+        match opened {
+            Opened::New => {
+                let found = side.find(&key)?;
+                if let Some(fields) = vector.known_fields_mut().filter(|_| F::IS_IP4) {
+                    fields.flow[lane] = found.word();
+                }
+                Some(Fate::Pass(tracked(true)))
+            }
+            Opened::Drop(reason) => Some(Fate::Drop(reason)),
+            Opened::Existing(_) | Opened::PortTaken | Opened::Untracked => None,
+        }
+    }
+}
