@@ -153,7 +153,7 @@ reasons! {
     AclTruncated "acl-truncated" "an upper-layer header that is cut or malformed, so that rules cannot judge it (RFC 1858, RFC 7112)";
     AclRateLimit "acl-rate-limit" "over the rate limit of a rule of an access list";
     TcpImpossibleFlags "tcp-impossible-flags" "TCP flags that no host sends together, in a flow or where one would begin";
-    TcpNoConnection "tcp-no-connection" "a stateful rule matches a TCP segment that does not open a connection";
+    TcpNoConnection "tcp-no-connection" "TCP segment of no connection, which opens none, where a stateful rule or NAT needs one";
     SynCookie "syn-cookie" "TCP segment of no flow that acknowledges no valid SYN cookie, while cookies were sent";
     SynCookieOpening "syn-cookie-opening" "TCP segment that cannot pass before the server of a connection with a SYN cookie has answered";
     TcpOutOfWindow "tcp-out-of-window" "TCP segment outside of the window of its connection";

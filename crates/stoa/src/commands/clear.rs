@@ -19,7 +19,7 @@ use crate::show::flow_filter::FlowFilter;
   stoa clear counters wan          Count those of one interface from 0
   stoa clear acl edge              Count hits of the rules of one access list from 0
   stoa clear zones                 Count what pairs of zones drop from 0
-  stoa clear flows                 Forget the flows of stateful rules: TCP has to connect anew
+  stoa clear flows                 Forget the flows of stateful rules and NAT: TCP has to connect anew
   stoa clear flows --address 10.0.0.9 --protocol tcp   Only some, as in `stoa show flows`
   stoa clear trace                 Stop tracing and remove the trace
 
@@ -52,7 +52,7 @@ enum What {
     },
     /// Count the packets that pairs of zones drop, and SYN cookies, from 0
     Zones,
-    /// Forget the flows of stateful rules: TCP has to connect anew
+    /// Forget the flows of stateful rules and NAT: TCP has to connect anew
     Flows {
         #[command(flatten)]
         filter: FlowFilter,

@@ -99,7 +99,7 @@ enum Topic {
     },
     /// Zones: their interfaces, what passes between them, and what no rule accepts
     Zones,
-    /// Flows that stateful rules have admitted, those with the most bytes first
+    /// Flows of stateful rules and NAT, those with the most bytes first
     Flows {
         #[command(flatten)]
         selection: flows::Selection,
