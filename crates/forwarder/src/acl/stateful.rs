@@ -24,7 +24,7 @@ mod spliced;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, Fields, LaneSet, flags};
 use stoa_engine::{Context, VECTOR, Vector};
-use stoa_tables::flow_table::{Direction, FlowEntry, FlowStates, Match};
+use stoa_tables::flow_table::{Direction, FlowEntry, Match};
 
 use super::flow_keys::flow_vrf;
 use super::keys::Family;
@@ -51,7 +51,6 @@ pub(super) struct Tracking {
     known: Box<[Match; VECTOR]>,
     /// The flags that lanes get which pass because their flow goes on as it did; 0 of others.
     steady: Column<u16>,
-    states: Box<FlowStates>,
     runs: Runs,
     /// Which lanes belong to a flow that rules judge by how it began.
     is_anew: Box<[bool; VECTOR]>,
@@ -73,7 +72,6 @@ impl Tracking {
             contexts: Column::of(0),
             known: Box::new([Match::NONE; VECTOR]),
             steady: Column::of(0),
-            states: Box::default(),
             runs: Runs::new(),
             is_anew: Box::new([false; VECTOR]),
             foreign: Foreign::new(),

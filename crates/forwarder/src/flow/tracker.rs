@@ -38,7 +38,7 @@ pub use gateway::Listener;
 pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
-pub use steady::{Lanes, SEGMENT, Steady, SteadyFlows};
+pub use steady::{SEGMENT, Steady, SteadyFlows};
 pub use translated::{Translation, Uses};
 pub use verdict::{Admission, SUSPENDED};
 use verdict::{admits_replies, is_paired, is_settled};

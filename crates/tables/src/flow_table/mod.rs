@@ -33,8 +33,6 @@ mod avx2_ends_kernel;
 mod avx2_hash_kernel;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod avx2_kernel;
-#[cfg(all(target_arch = "x86_64", not(loom)))]
-mod avx2_states_kernel;
 mod bucket;
 mod counter;
 mod ends;
@@ -53,7 +51,6 @@ mod owned_flows;
 mod owner;
 mod reader;
 mod sources;
-mod states;
 mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -69,7 +66,6 @@ pub use memory::{FlowCapacity, Kind};
 pub use owned_flows::{Judged, OwnedFlows, PassedFlow};
 pub use owner::{Created, FlowOwner, NewFlow};
 pub use reader::{Columns4, Columns6, FlowReader, Match};
-pub use states::FlowStates;
 pub use table::FlowTable;
 pub use translations::{LANES, Translations};
 

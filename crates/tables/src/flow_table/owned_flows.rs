@@ -8,7 +8,6 @@ use super::line::{Direction, FlowEntry, LIVE, OWNER_SHIFT, RULE, SECOND, SEEN, T
 use super::memory::{COUNTER_WORDS, Kind, LINE_WORDS, Memory, RECORD_WORDS};
 use super::owner::FlowOwner;
 use super::reader::Match;
-use crate::lpm::Kernel;
 use crate::sync::AtomicU32;
 
 /// Words behind the counters of a translated flow.
@@ -18,21 +17,20 @@ const SPARE_WORDS: usize = COUNTER_WORDS - 4;
 #[derive(Clone, Copy, Debug)]
 pub struct OwnedFlows<'a> {
     memory: &'a Memory,
-    pub(super) lines: &'a [[AtomicU32; LINE_WORDS]],
+    lines: &'a [[AtomicU32; LINE_WORDS]],
     records: &'a [[AtomicU32; RECORD_WORDS]],
     counters: &'a [[AtomicU32; COUNTER_WORDS]],
     /// Where the ids of [`Kind::TranslatedIp4`], [`Kind::Ip6`] and [`Kind::TranslatedIp6`] begin.
-    pub(super) first: [u32; 3],
+    first: [u32; 3],
     number: u8,
-    pub(super) is_alone: bool,
-    pub(super) kernel: Kernel,
+    is_alone: bool,
 }
 
 /// A flow to which a packet belongs.
 #[derive(Clone, Copy, Debug)]
 pub struct PassedFlow<'a> {
     memory: &'a Memory,
-    pub(super) line: &'a [AtomicU32; LINE_WORDS],
+    line: &'a [AtomicU32; LINE_WORDS],
     /// Packets and bytes of the original direction, and of the replies.
     counters: &'a [AtomicU32; 4],
     /// The spare words of a translated flow.
@@ -43,8 +41,8 @@ pub struct PassedFlow<'a> {
 /// What epoch and flags a live flow must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
-    pub(super) mask: u32,
-    pub(super) value: u32,
+    mask: u32,
+    value: u32,
 }
 
 impl Judged {
@@ -56,9 +54,9 @@ impl Judged {
 }
 
 impl FlowOwner {
-    /// The flows of this owner. `is_alone`: no other one has flows. `kernel`: that of the look-ups.
+    /// The flows of this owner. `is_alone`: no other one has flows.
     #[inline]
-    pub fn flows(&self, is_alone: bool, kernel: Kernel) -> OwnedFlows<'_> {
+    pub fn flows(&self, is_alone: bool) -> OwnedFlows<'_> {
         let (memory, number) = (&*self.memory, self.number());
         OwnedFlows {
             memory,
@@ -72,7 +70,6 @@ impl FlowOwner {
             ],
             number,
             is_alone,
-            kernel,
         }
     }
 }
@@ -82,19 +79,6 @@ impl<'a> OwnedFlows<'a> {
     /// is another owner's, it translates IPv6 packets, or it has translated the packet already.
     #[inline(always)]
     pub fn get(&self, found: Match) -> Option<PassedFlow<'a>> {
-        let flow = self.passed(found)?;
-        if !self.is_alone {
-            let rule = self.records.get(flow.id as usize)?[RULE].load(Relaxed);
-            if rule >> OWNER_SHIFT != self.number.into() {
-                return None;
-            }
-        }
-        Some(flow)
-    }
-
-    /// As [`Self::get`], for a packet whose flow [`Self::read`] has found: it is one of this owner.
-    #[inline(always)]
-    pub fn passed(&self, found: Match) -> Option<PassedFlow<'a>> {
         let id = found.id()?;
         let line = self.lines.get(id as usize)?;
         let [translated_ip4, ip6, translated_ip6] = self.first;
@@ -111,6 +95,12 @@ impl<'a> OwnedFlows<'a> {
             () if id < translated_ip6 => (in_line, None),
             () => return None,
         };
+        if !self.is_alone {
+            let rule = self.records.get(id as usize)?[RULE].load(Relaxed);
+            if rule >> OWNER_SHIFT != self.number.into() {
+                return None;
+            }
+        }
         Some(PassedFlow { memory: self.memory, line, counters, spare, id })
     }
 }
@@ -119,7 +109,7 @@ impl PassedFlow<'_> {
     /// Whether it is live, and has such an epoch and flags, at one moment.
     #[inline(always)]
     pub fn is(&self, judged: Judged) -> bool {
-        judged.is(self.line[VERDICT].load(Relaxed))
+        self.line[VERDICT].load(Relaxed) & judged.mask == judged.value
     }
 
     /// The first word of the state of TCP.
@@ -211,12 +201,8 @@ mod tests {
             ] {
                 let found = reader.find(&received);
                 assert_eq!((found.id(), found.direction()), (Some(id), direction));
-                assert!(
-                    owners[1 - of].flows(false, Kernel::Avx2).get(found).is_none(),
-                    "another owner's"
-                );
-                let flow = [false, true]
-                    .map(|is_alone| owners[of].flows(is_alone, Kernel::Avx2).get(found));
+                assert!(owners[1 - of].flows(false).get(found).is_none(), "another owner's");
+                let flow = [false, true].map(|is_alone| owners[of].flows(is_alone).get(found));
                 if is_ip6 && is_translated {
                     assert!(flow.iter().all(Option::is_none));
                     continue;
@@ -237,13 +223,13 @@ mod tests {
                     Direction::Reply => reply.map(|_| first.reversed()),
                 };
                 if let Some(sent) = sent {
-                    assert!(owners[of].flows(true, Kernel::Avx2).get(reader.find(&sent)).is_none());
+                    assert!(owners[of].flows(true).get(reader.find(&sent)).is_none());
                 }
             }
             owners[of].remove(id).unwrap();
-            let dead = owners[of].flows(true, Kernel::Avx2).get(Match(id));
+            let dead = owners[of].flows(true).get(Match(id));
             assert!(dead.is_none_or(|flow| !flow.is(Judged::new(5, 0, 0))));
         }
-        assert!(owners[0].flows(true, Kernel::Avx2).get(Match::NONE).is_none());
+        assert!(owners[0].flows(true).get(Match::NONE).is_none());
     }
 }

@@ -10,7 +10,7 @@ use super::super::node::AclNode;
 use super::{Tracking, seen};
 use crate::flow::fields::{Kind, Place};
 use crate::flow::quoted;
-use crate::flow::tracker::{Lanes, SEGMENT, Side, Steady, about};
+use crate::flow::tracker::{SEGMENT, Side, Steady, about};
 
 impl<F: Family> AclNode<F> {
     /// Looks up the flows of all lanes, and notes which are fragments without ports.
@@ -47,7 +47,7 @@ impl<F: Family> AclNode<F> {
     ) -> LaneSet {
         let lanes = vector.len();
         let Some(fields) = vector.known_fields() else { return LaneSet::first_of(lanes) };
-        let Tracking { known, steady, states, runs, .. } = &mut self.tracking;
+        let Tracking { known, steady, runs, .. } = &mut self.tracking;
         let (flows, length) = (side.steady(of), |place: &u32| u32::from(Place(*place).length()));
         if runs.are_few() {
             for run in runs.of(lanes) {
@@ -57,9 +57,11 @@ impl<F: Family> AclNode<F> {
                 steady[run].fill(flags);
             }
         } else {
-            let (kinds, places) = (&fields.kind, &fields.place);
-            let all = Lanes { found: known, kinds, places, count: lanes };
-            flows.pass_all(all, states, steady);
+            let columns = fields.kind[..lanes].iter().zip(&fields.place[..lanes]);
+            let own = known[..lanes].iter().zip(&mut steady[..lanes]);
+            for ((kind, place), (known, steady)) in columns.zip(own) {
+                *steady = flows.pass(*known, Kind(*kind), (1, length(place)));
+            }
         }
         let is_segment = |flags: &u16| *flags & SEGMENT;
         if steady[..lanes].iter().map(is_segment).fold(0, |any, it| any | it) != 0 {
