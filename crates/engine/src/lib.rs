@@ -28,6 +28,7 @@ pub mod packet_fifo;
 pub mod picture;
 pub mod pool;
 pub mod port;
+pub mod prepared;
 pub mod processing;
 pub mod protocol;
 pub mod quiescence;

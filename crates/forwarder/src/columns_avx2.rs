@@ -154,6 +154,20 @@ pub(crate) fn host(words: __m256i) -> __m256i {
     _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(order))
 }
 
+/// Which of eight words are this one: all bits of those.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn is(values: __m256i, value: u32) -> __m256i {
+    _mm256_cmpeq_epi32(values, word(value))
+}
+
+/// A word, eight times.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn word(value: u32) -> __m256i {
+    _mm256_set1_epi32(value as i32)
+}
+
 /// Transposes 16 bytes of each lane, in the order of [`load_16`], into four words of all lanes.
 #[target_feature(enable = "avx2")]
 #[inline]

@@ -46,7 +46,8 @@ impl State {
     }
 }
 
-/// A block.
+/// A block. Zeroed, nobody has it.
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[derive(Debug, Default)]
 pub struct PortBlock {
     /// The subscriber, and in the lowest 16 bits how many hold the block. 0: nobody has it.

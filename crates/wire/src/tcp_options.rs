@@ -1,6 +1,8 @@
 //! What SYNs agree on by options (RFC 9293 section 3.2, RFC 7323, RFC 2018), and segments whose numbers are changed on
 //! their way: options have numbers, too.
 
+use core::ops::Range;
+
 use crate::checksum;
 use crate::tcp::{LENGTH, LONGEST, View, flag};
 
@@ -167,19 +169,8 @@ pub fn shift_edges(segment: &mut [u8], shift: &Shift, by: impl Fn(u32) -> u32) -
 /// Changes the numbers of options. They are at any place: even an odd one.
 fn shift_options(options: &mut [u8], (shift, by): (&Shift, impl Fn(u32) -> u32), has_ack: bool) {
     let mut at = 0;
-    // Each turn takes at least one byte of at most 40.
-    while let Some(kind) = options.get(at).copied() {
-        match kind {
-            kind::END => return,
-            kind::NONE => {
-                at += 1;
-                continue;
-            }
-            _ => {}
-        }
-        let length = options.get(at + 1).map_or(0, |length| usize::from(*length));
-        let Some(option) = options.get_mut(at..at + length).filter(|_| length >= 2) else { return };
-        let data = &mut option[2..];
+    while let Some((kind, data)) = next_option(options, &mut at) {
+        let data = &mut options[data];
         match kind {
             kind::TIMESTAMPS if data.len() == 8 => {
                 add(data, shift.value);
@@ -195,8 +186,23 @@ fn shift_options(options: &mut [u8], (shift, by): (&Shift, impl Fn(u32) -> u32),
             }
             _ => {}
         }
-        at += length;
     }
+}
+
+/// The next option at `at`, which moves behind it: its kind, and where its data is. `None`: there is none, or it is
+/// malformed.
+#[inline]
+fn next_option(options: &[u8], at: &mut usize) -> Option<(u8, Range<usize>)> {
+    while *options.get(*at)? == kind::NONE {
+        *at += 1;
+    }
+    let (begin, kind) = (*at, options[*at]);
+    let length = usize::from(*options.get(begin + 1)?);
+    if kind == kind::END || length < 2 || options.len() - begin < length {
+        return None;
+    }
+    *at = begin + length;
+    Some((kind, begin + 2..*at))
 }
 
 /// Lowers the maximum segment size that a SYN announces (RFC 9293 section 3.7.1) to `most` bytes, and updates its
@@ -209,24 +215,10 @@ pub fn lower_segment_size(segment: &mut [u8], most: u16) -> bool {
         return false;
     }
     let (mut at, mut is_lower) = (LENGTH, false);
-    // Each turn takes at least one byte of at most 40.
-    while let Some(kind) = header.get(at).copied() {
-        match kind {
-            kind::END => break,
-            kind::NONE => {
-                at += 1;
-                continue;
-            }
-            _ => {}
+    while let Some((kind, data)) = next_option(header, &mut at) {
+        if kind == kind::SEGMENT_SIZE && data.len() == 2 {
+            is_lower |= lower(header, data.start, most);
         }
-        let length = header.get(at + 1).map_or(0, |length| usize::from(*length));
-        if length < 2 || header.len() - at < length {
-            break;
-        }
-        if (kind, length) == (kind::SEGMENT_SIZE, 4) {
-            is_lower |= lower(header, at + 2, most);
-        }
-        at += length;
     }
     is_lower
 }

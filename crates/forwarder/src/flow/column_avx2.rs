@@ -10,7 +10,7 @@ use stoa_wire::protocol::{ESP, ICMP6, TCP, UDP};
 
 use super::column::hash_lanes;
 use super::{SCTP, SEED};
-use crate::columns_avx2::{Columns, STEP, host, load_16, transpose};
+use crate::columns_avx2::{Columns, STEP, host, load_16, transpose, word};
 
 /// Same result as the scalar code.
 pub fn hash<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, flows: &mut [u32; VECTOR]) {
@@ -173,10 +173,4 @@ fn mix(hash: __m256i) -> __m256i {
     let hash = _mm256_xor_si256(hash, _mm256_srli_epi32::<13>(hash));
     let hash = _mm256_mullo_epi32(hash, word(SECOND));
     _mm256_xor_si256(hash, _mm256_srli_epi32::<16>(hash))
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn word(value: u32) -> __m256i {
-    _mm256_set1_epi32(value as i32)
 }

@@ -11,7 +11,9 @@ use stoa_wire::{ipv4, ipv6, tcp};
 
 use super::fields::fill_lane;
 use super::fields::packet::{QUERIES, SHORT};
-use crate::columns_avx2::{Columns, STEP, bits_32, host, load_8, load_16, swap_16, transpose};
+use crate::columns_avx2::{
+    Columns, STEP, bits_32, host, is, load_8, load_16, swap_16, transpose, word,
+};
 
 /// Same result as the scalar code.
 pub fn fill<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, fields: &mut Fields) {
@@ -213,16 +215,4 @@ fn store(column: &mut Column<u32>, at: usize, values: __m256i) {
     let lanes: &mut [u32; STEP] = (&mut column[at..at + STEP]).try_into().expect("8 lanes");
     // SAFETY: the array is one vector.
     unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), values) };
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn is(values: __m256i, value: u32) -> __m256i {
-    _mm256_cmpeq_epi32(values, word(value))
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn word(value: u32) -> __m256i {
-    _mm256_set1_epi32(value as i32)
 }

@@ -218,13 +218,13 @@ impl Flows {
     #[inline(always)]
     pub fn may_alter(&self, is_ip4: bool) -> bool {
         let family = self.family(is_ip4);
-        family.splices.is_prepared() || family.algs.is_prepared()
+        family.splices.0.is_prepared() || family.algs.0.is_prepared()
     }
 
     /// Has workers be able to splice flows; whether there is memory.
     pub fn prepare_splices(&self) -> bool {
         let all = [&self.four, &self.six];
-        all.iter().all(|family| family.splices.prepare(family.capacity.iter().sum()))
+        all.iter().all(|family| family.splices.0.prepare(family.capacity.iter().sum()))
     }
 
     /// The flows of a family that have application level gateways.
@@ -243,7 +243,7 @@ impl Flows {
     pub fn prepare_algs(&self) -> bool {
         let all = [&self.four, &self.six];
         self.expectations.prepare()
-            && all.iter().all(|family| family.algs.prepare(family.capacity.iter().sum()))
+            && all.iter().all(|family| family.algs.0.prepare(family.capacity.iter().sum()))
     }
 
     /// How many flows of a family fit, translated ones among them.

@@ -23,6 +23,7 @@ pub mod fields;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod fields_avx2;
+pub mod flow_words;
 pub mod flows;
 pub mod foreign;
 pub mod fragments;

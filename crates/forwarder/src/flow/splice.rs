@@ -2,11 +2,9 @@
 //! the server has chosen others, and both have clocks and window scales that the other one does not know. Each segment
 //! is changed on its way. The tracker sees a connection as the server does.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
-use stoa_engine::counters::zeroed;
 use stoa_wire::tcp_options::{Shift, SynOptions, Timestamps};
+
+use super::flow_words::FlowWords;
 
 /// The window scale of answers with a cookie: that of the server is not known yet. It can offer windows of up to
 /// 16 MiB, in steps of 256 bytes.
@@ -144,39 +142,17 @@ impl Splice {
 /// The spliced flows of a table, by id. There is no memory for them before a zone has cookies, and then only for those
 /// that are spliced.
 #[derive(Default)]
-pub struct Splices(OnceLock<Box<[[AtomicU32; WORDS]]>>);
+pub struct Splices(pub FlowWords<WORDS>);
 
 impl Splices {
-    /// Makes room for flows with ids below `capacity`; whether there is memory.
-    pub fn prepare(&self, capacity: u32) -> bool {
-        if self.0.get().is_none()
-            && let Ok(words) = zeroed(capacity as usize)
-        {
-            // Only the control thread prepares.
-            let _ = self.0.set(words);
-        }
-        self.0.get().is_some()
-    }
-
-    /// Whether flows may be spliced.
-    #[inline(always)]
-    pub fn is_prepared(&self) -> bool {
-        self.0.get().is_some()
-    }
-
     /// The state of a spliced flow; of another one, without meaning. `None`: no flow can be spliced.
     pub fn get(&self, id: u32) -> Option<Splice> {
-        let words = self.0.get()?.get(id as usize)?;
-        Some(Splice::from_words(words.each_ref().map(|word| word.load(Relaxed))))
+        self.0.load(id).map(Splice::from_words)
     }
 
     /// Sets the state of a flow; whether there is room. Only the owner of the flow calls this.
     pub fn set(&self, id: u32, splice: &Splice) -> bool {
-        let Some(words) = self.0.get().and_then(|all| all.get(id as usize)) else { return false };
-        for (word, value) in words.iter().zip(splice.words()) {
-            word.store(value, Relaxed);
-        }
-        true
+        self.0.store(id, splice.words())
     }
 }
 
@@ -200,8 +176,8 @@ mod tests {
             let open = Open { sequence: first, clock: number, windows };
             let splices = Splices::default();
             for splice in [Splice::Opening(opening), Splice::Open(open)] {
-                prop_assert!(!splices.set(1, &splice) || splices.is_prepared());
-                prop_assert!(splices.prepare(2));
+                prop_assert!(!splices.set(1, &splice) || splices.0.is_prepared());
+                prop_assert!(splices.0.prepare(2));
                 prop_assert!(splices.set(1, &splice) && !splices.set(2, &splice));
                 prop_assert_eq!(splices.get(1), Some(splice));
             }

@@ -8,7 +8,7 @@ use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
 use super::ip4_validate::{Validated, validate_lane};
-use crate::columns_avx2::{Columns, STEP, load_16};
+use crate::columns_avx2::{Columns, STEP, load_16, transpose};
 
 /// Same result as [`super::ip4_validate::validate_scalar`].
 pub fn validate(vector: &mut Vector, validated: &mut Validated) {
@@ -93,18 +93,4 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
         _mm_storeu_si128(vector.length.as_mut_ptr().add(at).cast(), cut);
     }
     true
-}
-
-/// Transposes 16 bytes of each lane into four words of all lanes.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-    let (low_ab, low_cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-    let (high_ab, high_cd) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-    [
-        _mm256_unpacklo_epi64(low_ab, low_cd),
-        _mm256_unpackhi_epi64(low_ab, low_cd),
-        _mm256_unpacklo_epi64(high_ab, high_cd),
-        _mm256_unpackhi_epi64(high_ab, high_cd),
-    ]
 }

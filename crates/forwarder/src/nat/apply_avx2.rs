@@ -12,7 +12,7 @@ use stoa_wire::protocol::{TCP, UDP};
 use stoa_wire::{ipv4, tcp, udp};
 
 use crate::columns_avx2::{
-    Columns, STEP, bits_32, host, load_4, mask_16, store_some, swap_16, transpose_back,
+    Columns, STEP, bits_32, host, is, load_4, mask_16, store_some, swap_16, transpose_back, word,
 };
 use crate::flow::fields::Kind;
 
@@ -209,16 +209,4 @@ fn store(column: &mut Column<u32>, at: usize, values: __m256i, some: __m256i) {
         let place = lanes.as_mut_ptr().cast::<__m256i>();
         _mm256_storeu_si256(place, _mm256_blendv_epi8(_mm256_loadu_si256(place), values, some));
     }
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn is(values: __m256i, value: u32) -> __m256i {
-    _mm256_cmpeq_epi32(values, word(value))
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn word(value: u32) -> __m256i {
-    _mm256_set1_epi32(value as i32)
 }

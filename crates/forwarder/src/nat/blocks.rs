@@ -20,9 +20,10 @@ pub use search::{NoBlock, Share};
 pub(super) use refused::Refused;
 pub(super) use search::Search;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use owned::Owned;
+use stoa_engine::prepared::Prepared;
 use stoa_tables::port_block::PortBlock;
 use stoa_wire::protocol::{ICMP4, TCP, UDP};
 
@@ -76,7 +77,7 @@ pub struct BlockUse {
 
 /// The blocks of all policies.
 pub struct Blocks {
-    pages: Box<[OnceLock<Box<[PortBlock]>>]>,
+    pages: Box<[Prepared<PortBlock>]>,
     /// How many blocks subscribers have.
     owned: Owned,
     /// What workers report of blocks.
@@ -85,7 +86,7 @@ pub struct Blocks {
 
 impl Default for Blocks {
     fn default() -> Self {
-        let pages = (0..ROOM / PAGE).map(|_| OnceLock::new()).collect();
+        let pages = (0..ROOM / PAGE).map(|_| Prepared::default()).collect();
         Self { pages, owned: Owned::default(), events: Reports::new(block_events::RING) }
     }
 }
@@ -94,18 +95,15 @@ impl Blocks {
     fn block(&self, id: u32) -> Option<&PortBlock> {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
-        self.pages.get((id / PAGE) as usize)?.get()?.get((id % PAGE) as usize)
+        self.pages.get((id / PAGE) as usize)?.get((id % PAGE) as usize)
     }
 
-    /// Has memory for the blocks of a range. Only the control thread calls it.
-    pub fn prepare(&self, range: &BlockRange) {
-        let Some(last) = range.count().checked_sub(1) else { return };
-        self.owned.prepare();
-        for page in range.base / PAGE..=(range.base + last) / PAGE {
-            if let Some(page) = self.pages.get(page as usize) {
-                page.get_or_init(|| (0..PAGE).map(|_| PortBlock::default()).collect());
-            }
-        }
+    /// Makes room for the blocks of a range; whether there is memory. Only the control thread calls it.
+    pub fn prepare(&self, range: &BlockRange) -> bool {
+        let Some(last) = range.count().checked_sub(1) else { return true };
+        let mut pages = range.base / PAGE..=(range.base + last) / PAGE;
+        let page = |at: u32| self.pages.get(at as usize);
+        self.owned.prepare() && pages.all(|at| page(at).is_some_and(|it| it.prepare(PAGE as usize)))
     }
 
     /// A mapping or flow of a protocol is over that has held a block.

@@ -6,10 +6,9 @@
 //! A subscriber has two buckets, by a hash with a secret, and takes a counter of the emptier one: with twice as many
 //! counters as subscribers, one is free.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use stoa_engine::counters::zeroed;
+use stoa_engine::prepared::Prepared;
 use stoa_tables::flow_hash::fold_product;
 use stoa_wire::protocol::{ICMP4, TCP, UDP};
 use zerocopy::FromZeros;
@@ -56,7 +55,7 @@ struct Counter {
 /// The counters of all policies.
 pub struct Quotas {
     /// A power of two of them, once a policy has quotas. Memory is touched when it is used.
-    counters: OnceLock<Box<[Counter]>>,
+    counters: Prepared<Counter>,
     /// For how many subscribers there is room.
     capacity: u32,
     /// Only this router knows them: nobody can fill the buckets of another one.
@@ -92,12 +91,7 @@ impl Quotas {
     /// Makes room for the counters; whether there is memory. Only the control thread calls it.
     pub fn prepare(&self) -> bool {
         let count = (self.capacity as usize).saturating_mul(2).next_power_of_two();
-        if self.counters.get().is_none()
-            && let Ok(counters) = zeroed(count.clamp(2 * BUCKET, QUOTA as usize))
-        {
-            let _ = self.counters.set(counters);
-        }
-        self.counters.get().is_some()
+        self.counters.prepare(count.clamp(2 * BUCKET, QUOTA as usize))
     }
 
     /// For how many subscribers there is room.
@@ -110,17 +104,13 @@ impl Quotas {
         self.refused.load(Ordering::Relaxed)
     }
 
-    fn counters(&self) -> &[Counter] {
-        self.counters.get().map_or(&[], |it| it)
-    }
-
     /// The first places of the two buckets of a subscriber, which differ.
     fn buckets(&self, name: u64) -> [usize; 2] {
         let [first, second] = self.keys;
         // Twice: one product of neighbouring addresses, or of networks, does not spread them.
         let hash = fold_product(name ^ first, (FACTORS[0] ^ second) | 1);
         let hash = fold_product(hash ^ second, (FACTORS[1] ^ first.rotate_left(32)) | 1);
-        let mask = (self.counters().len() / BUCKET).saturating_sub(1);
+        let mask = (self.counters.len() / BUCKET).saturating_sub(1);
         let bucket = hash as usize & mask;
         let other = bucket ^ ((hash >> 32) as usize | 1) & mask;
         [bucket * BUCKET, other * BUCKET]
@@ -131,7 +121,7 @@ impl Quotas {
         let mut best = None;
         for first in self.buckets(name) {
             let (mut used, mut free) = (0, None);
-            let bucket = self.counters().get(first..first + BUCKET)?;
+            let bucket = self.counters.get(first..first + BUCKET)?;
             for (at, counter) in (first..).zip(bucket) {
                 let word = counter.word.load(Ordering::Acquire);
                 if word & COUNT == 0 {
@@ -158,7 +148,7 @@ impl Quotas {
                 return Err(NoHold::OverQuota);
             }
             let next = if is_known { word + 1 } else { name | 1 };
-            let changed = self.counters().get(at).is_some_and(|it| {
+            let changed = self.counters.get(at).is_some_and(|it| {
                 let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
                 it.word.compare_exchange(word, next, success, failure).is_ok()
             });
@@ -183,7 +173,7 @@ impl Quotas {
         let place = self.count(name_of(quota, source), most)?;
         let hold = QUOTA | place as u32;
         let at = place_of(protocol);
-        let of_protocol = at.and_then(|at| self.counters().get(place)?.protocols.get(at));
+        let of_protocol = at.and_then(|at| self.counters.get(place)?.protocols.get(at));
         if let Some(counter) = of_protocol {
             let before = counter.fetch_add(1, Ordering::AcqRel);
             // After it was counted: two workers see each other.
@@ -198,7 +188,7 @@ impl Quotas {
 
     /// Gives a hold back.
     pub fn release(&self, hold: u32, protocol: u8) {
-        let Some(counter) = self.counters().get((hold & !QUOTA) as usize) else { return };
+        let Some(counter) = self.counters.get((hold & !QUOTA) as usize) else { return };
         let less = |count: u16| count.checked_sub(1);
         if let Some(of) = place_of(protocol).and_then(|at| counter.protocols.get(at)) {
             let _ = of.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
@@ -286,7 +276,7 @@ mod tests {
     #[test]
     fn there_is_no_memory_before_a_policy_has_quotas() {
         let all = Quotas::new(1 << 20, [1, 2]);
-        assert!(all.counters.get().is_none());
+        assert!(!all.counters.is_prepared());
         assert_eq!(all.hold(&quota(1, [None; 4]), (9, 0), UDP), Err(NoHold::Full));
         all.release(QUOTA | 5, UDP);
         assert!(all.prepare() && all.hold(&quota(1, [None; 4]), (9, 0), UDP).is_ok());

@@ -12,7 +12,7 @@ use stoa_wire::ipv4;
 use super::encapsulate::{LOOKUP4, Outer};
 use super::line::{FIELDS, GRE_IP4, IP_IP4, TunnelLine};
 use crate::columns_avx2::{
-    Columns, STEP, bits_16, bits_32, mask_16, narrow_16, store_some, swap_16, transpose,
+    Columns, STEP, bits_16, bits_32, mask_16, narrow_16, store_some, swap_16, transpose, word,
 };
 
 /// Bytes of the fields of a line: one load.
@@ -80,12 +80,6 @@ fn encapsulate_steps(
 fn are_in_slots(columns: &Columns) -> __m128i {
     let most = _mm_subs_epu16(_mm_set1_epi16(SLOT as i16), columns.offset);
     _mm_cmpeq_epi16(_mm_min_epu16(columns.length, most), columns.length)
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn word(value: u32) -> __m256i {
-    _mm256_set1_epi32(value as i32)
 }
 
 #[target_feature(enable = "avx2")]

@@ -115,9 +115,9 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// Has memory for new ranges.
-    pub(super) fn prepare(&self, blocks: &Blocks) {
-        self.new.iter().for_each(|it| blocks.prepare(&it.range));
+    /// Makes room for new ranges; whether there is memory.
+    pub(super) fn prepare(&self, blocks: &Blocks) -> bool {
+        self.new.iter().all(|it| blocks.prepare(&it.range))
     }
 }
 

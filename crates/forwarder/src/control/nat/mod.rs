@@ -215,8 +215,11 @@ impl ForwarderState {
             return Err(ApplyError::one("nat", "no memory for counters of quotas", fix));
         }
         let planned = self.capabilities.nat.plan_blocks(&mut policies)?;
+        if !planned.prepare(self.shared.flows.mappings().blocks()) {
+            let fix = "Free memory of this machine, or use larger port sets or fewer addresses.";
+            return Err(ApplyError::one("nat", "no memory for port sets", fix));
+        }
         self.number_nat(policies, mappings);
-        planned.prepare(self.shared.flows.mappings().blocks());
         self.capabilities.nat.follow_blocks(planned);
         let external = self.capabilities.nat.policies.iter().map(|it| it.interface).collect();
         let former = std::mem::replace(&mut self.capabilities.nat.external, external);

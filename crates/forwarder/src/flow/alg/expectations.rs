@@ -7,10 +7,9 @@
 
 mod slot;
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-use stoa_engine::counters::zeroed;
+use stoa_engine::prepared::Prepared;
 use stoa_tables::flow_hash::mix;
 use stoa_tables::flow_table::{FlowKey, Tuple};
 
@@ -29,8 +28,6 @@ pub const OF_PAIR: u16 = 8;
 /// one.
 const HOSTS: usize = 1_024;
 const PAIRS: usize = 4_096;
-/// The bits of the number of a counter of hosts, beside that of pairs.
-const HOST_BITS: u32 = 16;
 
 /// What the first packet of an expected connection has; its source port is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +145,7 @@ pub struct Full;
 
 /// All expectations. There is no memory for them before a rule names a gateway.
 pub struct Expectations {
-    slots: OnceLock<Box<[Slot]>>,
+    slots: Prepared<Slot>,
     /// Expectations for each counter of hosts, and for each of pairs.
     hosts: Box<[AtomicU16; HOSTS]>,
     pairs: Box<[AtomicU16; PAIRS]>,
@@ -163,7 +160,7 @@ impl Expectations {
     /// None. `seed`: what others cannot foresee.
     pub fn new(seed: u32) -> Self {
         Self {
-            slots: OnceLock::new(),
+            slots: Prepared::default(),
             hosts: Box::new([const { AtomicU16::new(0) }; HOSTS]),
             pairs: Box::new([const { AtomicU16::new(0) }; PAIRS]),
             live: AtomicU32::new(0),
@@ -175,13 +172,7 @@ impl Expectations {
 
     /// Makes room; whether there is memory.
     pub fn prepare(&self) -> bool {
-        if self.slots.get().is_none()
-            && let Ok(slots) = zeroed(CAPACITY as usize)
-        {
-            // Only the control thread prepares.
-            let _ = self.slots.set(slots);
-        }
-        self.slots.get().is_some()
+        self.slots.prepare(CAPACITY as usize)
     }
 
     /// Whether any connection is expected.
@@ -207,17 +198,17 @@ impl Expectations {
 
     fn bucket(&self, key: &ExpectedKey) -> &[Slot] {
         let at = key.hash(self.seed) as usize % BUCKETS * BUCKET;
-        self.slots.get().and_then(|all| all.get(at..at + BUCKET)).unwrap_or(&[])
+        self.slots.get(at..at + BUCKET).unwrap_or(&[])
     }
 
-    /// Frees a slot that is as it was; whether it was.
-    fn release(&self, slot: &Slot, (state, counters): (u32, u32)) -> bool {
-        let is_free = slot.free(state);
+    /// Frees a slot that is as it was when it was read; whether it is.
+    fn release(&self, slot: &Slot, (state, it): &(u32, Expectation)) -> bool {
+        let is_free = slot.free(*state);
         if is_free {
             self.live.fetch_sub(1, Ordering::Relaxed);
-            let host = counters & ((1 << HOST_BITS) - 1);
-            Self::count_less(&self.hosts[..], host as usize);
-            Self::count_less(&self.pairs[..], (counters >> HOST_BITS) as usize);
+            let (host, pair) = it.counters(self.seed);
+            Self::count_less(&self.hosts[..], host);
+            Self::count_less(&self.pairs[..], pair);
         }
         is_free
     }
@@ -237,16 +228,17 @@ impl Expectations {
     /// The expectation with this key, if there is one.
     pub fn find(&self, key: &ExpectedKey, now: u32) -> Option<Expectation> {
         let all = self.bucket(key).iter().filter_map(Slot::read);
-        all.map(|(_, it, _)| it).find(|it| it.key == *key && !it.is_over(now))
+        all.map(|(_, it)| it).find(|it| it.key == *key && !it.is_over(now))
     }
 
     /// Takes away the expectation that a first packet meets. If it begins a flow, the caller
     /// [notes](AlgCounts::note_begun) that; otherwise it [puts](Self::put) it back.
     pub fn take(&self, key: &ExpectedKey, now: u32) -> Option<Expectation> {
         for slot in self.bucket(key) {
-            let Some((state, it, host)) = slot.read() else { continue };
+            let Some(read) = slot.read() else { continue };
+            let it = read.1;
             // Another worker may have got a packet of the same connection.
-            if it.key == *key && self.release(slot, (state, host)) {
+            if it.key == *key && self.release(slot, &read) {
                 if it.is_over(now) {
                     self.counts.note_expired();
                     continue;
@@ -260,11 +252,11 @@ impl Expectations {
     /// A control connection expects what has this key no more.
     pub fn forget(&self, key: &ExpectedKey, control: Control) {
         for slot in self.bucket(key) {
-            if let Some((state, it, counters)) = slot.read()
-                && it.key == *key
-                && it.control == control
+            if let Some(read) = slot.read()
+                && read.1.key == *key
+                && read.1.control == control
             {
-                self.release(slot, (state, counters));
+                self.release(slot, &read);
             }
         }
     }
@@ -286,14 +278,15 @@ impl Expectations {
     pub fn put(&self, new: &Expectation, now: u32) -> Result<(), Full> {
         let (bucket, (host, pair)) = (self.bucket(&new.key), new.counters(self.seed));
         for slot in bucket {
-            let Some((state, it, of_host)) = slot.read() else { continue };
+            let Some(read) = slot.read() else { continue };
+            let it = read.1;
             let is_former = it.control == new.control && it.key == new.key;
             if it.is_over(now) {
-                if self.release(slot, (state, of_host)) {
+                if self.release(slot, &read) {
                     self.counts.note_expired();
                 }
             } else if is_former {
-                self.release(slot, (state, of_host));
+                self.release(slot, &read);
             } else if it.key == new.key {
                 return Err(Full);
             }
@@ -305,7 +298,7 @@ impl Expectations {
         }
         // Before it can be taken away.
         self.live.fetch_add(1, Ordering::Relaxed);
-        if bucket.iter().any(|slot| slot.fill(new, (pair << HOST_BITS | host) as u32)) {
+        if bucket.iter().any(|slot| slot.fill(new)) {
             return Ok(());
         }
         self.live.fetch_sub(1, Ordering::Relaxed);
@@ -322,10 +315,10 @@ impl Expectations {
         let last = self.swept.load(Ordering::Relaxed);
         let is_mine = last != now
             && self.swept.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        for slot in self.slots.get().filter(|_| is_mine).into_iter().flatten() {
-            if let Some((state, it, host)) = slot.read()
-                && it.is_over(now)
-                && self.release(slot, (state, host))
+        for slot in self.slots.iter().filter(|_| is_mine) {
+            if let Some(read) = slot.read()
+                && read.1.is_over(now)
+                && self.release(slot, &read)
             {
                 self.counts.note_expired();
             }
@@ -334,7 +327,7 @@ impl Expectations {
 
     /// All of them.
     pub fn listed(&self) -> impl Iterator<Item = Expectation> {
-        self.slots.get().into_iter().flatten().filter_map(Slot::read).map(|(_, it, _)| it)
+        self.slots.iter().filter_map(Slot::read).map(|(_, it)| it)
     }
 }
 

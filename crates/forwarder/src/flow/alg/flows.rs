@@ -1,13 +1,10 @@
 //! What a gateway keeps of a flow: where the lines of both directions begin, and by how much their sequence numbers
 //! have changed since announcements got other text.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
-use stoa_engine::counters::zeroed;
 use stoa_tables::flow_table::Direction;
 
 use super::Alg;
+use crate::flow::flow_words::FlowWords;
 
 /// Words of a direction, and of a flow.
 const STREAM: usize = 4;
@@ -173,30 +170,12 @@ const GONE: u32 = 0xff;
 /// The flows with gateways of a table, by id. There is no memory for them before a rule names a gateway, and then only
 /// for those that have one.
 #[derive(Default)]
-pub struct AlgFlows(OnceLock<Box<[[AtomicU32; WORDS]]>>);
+pub struct AlgFlows(pub FlowWords<WORDS>);
 
 impl AlgFlows {
-    /// Makes room for flows with ids below `capacity`; whether there is memory.
-    pub fn prepare(&self, capacity: u32) -> bool {
-        if self.0.get().is_none()
-            && let Ok(words) = zeroed(capacity as usize)
-        {
-            // Only the control thread prepares.
-            let _ = self.0.set(words);
-        }
-        self.0.get().is_some()
-    }
-
-    /// Whether flows may have gateways.
-    #[inline(always)]
-    pub fn is_prepared(&self) -> bool {
-        self.0.get().is_some()
-    }
-
     /// The state of a flow; `None`: it has none.
     pub fn get(&self, id: u32) -> Option<AlgFlow> {
-        let words = self.0.get()?.get(id as usize)?;
-        let [a, b, c, d, e, f, g, h] = words.each_ref().map(|word| word.load(Relaxed));
+        let [a, b, c, d, e, f, g, h] = self.0.load(id)?;
         let alg = match d >> ALG_SHIFT {
             0 => return None,
             GONE => None,
@@ -208,7 +187,6 @@ impl AlgFlows {
 
     /// Sets the state of a flow; whether there is room. Only the owner of the flow calls this.
     pub fn set(&self, id: u32, flow: Option<&AlgFlow>) -> bool {
-        let Some(words) = self.0.get().and_then(|all| all.get(id as usize)) else { return false };
         let mut values = [0; WORDS];
         if let Some(flow) = flow {
             for (to, stream) in values.as_chunks_mut::<STREAM>().0.iter_mut().zip(&flow.streams) {
@@ -217,10 +195,7 @@ impl AlgFlows {
             let alg = flow.alg.map_or(GONE, |alg| u32::from(alg as u8));
             values[STREAM - 1] |= alg << ALG_SHIFT;
         }
-        for (word, value) in words.iter().zip(values) {
-            word.store(value, Relaxed);
-        }
-        true
+        self.0.store(id, values)
     }
 }
 
@@ -248,7 +223,7 @@ mod tests {
             alg in prop::option::of(prop::sample::select(Alg::ALL.to_vec())),
         ) {
             let (all, flow) = (AlgFlows::default(), AlgFlow { alg, streams });
-            prop_assert!(!all.set(1, Some(&flow)) && all.prepare(2));
+            prop_assert!(!all.set(1, Some(&flow)) && all.0.prepare(2));
             prop_assert_eq!(all.get(1), None);
             prop_assert!(all.set(1, Some(&flow)) && !all.set(2, Some(&flow)));
             prop_assert_eq!(all.get(1), Some(flow));

@@ -1,10 +1,9 @@
 //! How many blocks subscribers have: a bound for searches, by a hash of the subscriber. Those with the same hash share
 //! a counter, so it may be more than one of them has, and is never less.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use zerocopy::FromZeros;
+use stoa_engine::prepared::Prepared;
 
 use super::Subscriber;
 use crate::nat::choice;
@@ -35,21 +34,17 @@ impl Count {
 
 /// The counters of all subscribers.
 #[derive(Default)]
-pub(super) struct Owned(OnceLock<Box<[AtomicU64]>>);
+pub(super) struct Owned(Prepared<AtomicU64>);
 
 impl Owned {
-    /// Has memory for them.
-    pub(super) fn prepare(&self) {
-        self.0.get_or_init(|| {
-            // Memory that no subscriber has used takes no room.
-            let zeroed = <[AtomicU64]>::new_box_zeroed_with_elems(SLOTS);
-            zeroed.unwrap_or_default()
-        });
+    /// Makes room; whether there is memory.
+    pub(super) fn prepare(&self) -> bool {
+        self.0.prepare(SLOTS)
     }
 
     fn slot(&self, subscriber: Subscriber) -> Option<&AtomicU64> {
         let hash = u64::from(choice::hash(subscriber.address, subscriber.vrf));
-        self.0.get()?.get(((hash * SLOTS as u64) >> 32) as usize)
+        self.0.get(((hash * SLOTS as u64) >> 32) as usize)
     }
 
     pub(super) fn of(&self, subscriber: Subscriber) -> Count {

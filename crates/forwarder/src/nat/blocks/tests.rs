@@ -67,7 +67,7 @@ fn looks<T>(act: impl FnOnce() -> T) -> (T, u32) {
 #[test]
 fn a_refused_subscriber_costs_no_search() {
     let (blocks, range) = (Blocks::default(), range(27, 126, 4));
-    blocks.prepare(&range);
+    assert!(blocks.prepare(&range));
     let (mut events, mut refused) = (blocks.events.writer(), Refused::default());
     let mut hold = |address, now| {
         let search = search((&blocks, &range), ANY, (address, now));
@@ -86,7 +86,7 @@ fn a_refused_subscriber_costs_no_search() {
 #[test]
 fn full_pools_are_not_searched_for_each_source() {
     let (blocks, range) = (Blocks::default(), range(28, 126, 4));
-    blocks.prepare(&range);
+    assert!(blocks.prepare(&range));
     let mut events = blocks.events.writer();
     let share = Share { blocks: 1, ..ANY };
     let mut hold =
@@ -104,7 +104,7 @@ fn full_pools_are_not_searched_for_each_source() {
 #[test]
 fn two_workers_do_not_both_miss_the_last_block() {
     let (blocks, range) = (Blocks::default(), range(32, 8, 4));
-    blocks.prepare(&range);
+    assert!(blocks.prepare(&range));
     let mut events = blocks.events.writer();
     let share = Share { blocks: 1, ..ANY };
     // Another worker has claimed a block, and goes on later: its claim is behind that of this one, so it is taken away.
@@ -123,7 +123,7 @@ fn blocks_of_a_former_range_are_not_given_to_others() {
     let blocks = Blocks::default();
     let former = Arc::new(range(32, 8, 4));
     let now = range(32, 4, 8).at(200);
-    [&*former, &now].into_iter().for_each(|it| blocks.prepare(it));
+    assert!([&*former, &now].into_iter().all(|it| blocks.prepare(it)));
     let mut events = blocks.events.writer();
     let id = search((&blocks, &former), ANY, (7, 0)).hold(None, &mut events).unwrap();
     blocks.release(id, UDP, 10);
@@ -145,7 +145,7 @@ fn blocks_of_a_former_range_are_not_given_to_others() {
 #[test]
 fn a_subscriber_grows_to_its_limit_at_one_address() {
     let (blocks, range) = (Blocks::default(), range(30, 8, 4));
-    blocks.prepare(&range);
+    assert!(blocks.prepare(&range));
     let mut events = blocks.events.writer();
     let hold = |events: &mut _| search((&blocks, &range), ANY, (7, 0)).hold(None, events);
     let held: Vec<u32> = (0..16).map(|_| hold(&mut events).unwrap()).collect();
@@ -167,7 +167,7 @@ fn a_subscriber_grows_to_its_limit_at_one_address() {
 #[test]
 fn a_block_stays_with_its_subscriber_for_the_timeout() {
     let (blocks, range) = (Blocks::default(), range(32, 1, 4));
-    blocks.prepare(&range);
+    assert!(blocks.prepare(&range));
     let mut events = blocks.events.writer();
     let mut hold =
         |address, now| search((&blocks, &range), ANY, (address, now)).hold(None, &mut events);
@@ -189,7 +189,7 @@ fn a_block_stays_with_its_subscriber_for_the_timeout() {
 #[test]
 fn a_full_address_sends_subscribers_to_the_next_one() {
     let (blocks, range) = (Blocks::default(), range(31, 2, 4));
-    blocks.prepare(&range);
+    assert!(blocks.prepare(&range));
     let mut events = blocks.events.writer();
     let share = Share { blocks: 1, ..ANY };
     let mut hold =
@@ -211,7 +211,7 @@ fn a_full_address_sends_subscribers_to_the_next_one() {
 #[test]
 fn quotas_count_ports_of_all_blocks() {
     let (blocks, range) = (Blocks::default(), range(32, 8, 4));
-    blocks.prepare(&range);
+    assert!(blocks.prepare(&range));
     let mut events = blocks.events.writer();
     let share = Share { blocks: 4, ports: [u32::MAX, 6, u32::MAX, 8] };
     let mut hold = |protocol| {
@@ -279,7 +279,7 @@ proptest! {
         limit in 1..4_u32,
     ) {
         let (blocks, range) = (Blocks::default(), range(length, per_address, size));
-        blocks.prepare(&range);
+        assert!(blocks.prepare(&range));
         let mut events = blocks.events.writer();
         let share = Share { blocks: limit, ..ANY };
         // Block to subscriber, holders, and since when there are none.
@@ -335,7 +335,7 @@ proptest! {
 #[test]
 fn workers_share_blocks_and_limits() {
     let (blocks, range) = (Arc::new(Blocks::default()), Arc::new(range(31, 16, 8)));
-    blocks.prepare(&range);
+    assert!(blocks.prepare(&range));
     let share = Share { blocks: 2, ports: [u32::MAX, 12, u32::MAX, u32::MAX] };
     let worker = |seed: u8| {
         let (blocks, range, mut events) = (blocks.clone(), range.clone(), blocks.events.writer());

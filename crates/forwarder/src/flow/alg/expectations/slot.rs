@@ -6,7 +6,7 @@ use super::{Becomes, Control, Expectation, ExpectedKey};
 use crate::flow::alg::Alg;
 
 /// Words of a slot, without its state.
-const WORDS: usize = 19;
+const WORDS: usize = 18;
 /// Parts of the state of a slot: below them, its generation.
 const FREE: u32 = 0;
 const BUSY: u32 = 1;
@@ -45,14 +45,13 @@ impl Expectation {
             self.control.id,
             self.control.start,
             self.until,
-            0,
         ]
     }
 
     pub(super) fn of_words(words: &[u32; WORDS]) -> Option<Self> {
         let [first, a, b, c, d, e, f, g, h, ports, source, destination, vrfs, number, rest @ ..] =
             *words;
-        let [rule, id, start, until, _] = rest;
+        let [rule, id, start, until] = rest;
         let whole =
             |parts: [u32; 4]| parts.into_iter().fold(0, |all, it| all << 32 | u128::from(it));
         let becomes =
@@ -83,12 +82,9 @@ pub(super) struct Slot {
     words: [AtomicU32; WORDS],
 }
 
-/// Where the counters of the host and of the pair are noted: the last word.
-const COUNTERS: usize = WORDS - 1;
-
 impl Slot {
-    /// What it has, and its state then; `None`: nothing, or somebody changes it.
-    pub(super) fn read(&self) -> Option<(u32, Expectation, u32)> {
+    /// Its state, and what it has then; `None`: nothing, or somebody changes it.
+    pub(super) fn read(&self) -> Option<(u32, Expectation)> {
         let state = self.state.load(Ordering::Acquire);
         if state & PART != READY {
             return None;
@@ -96,8 +92,7 @@ impl Slot {
         let words = self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let is_same = self.state.load(Ordering::Relaxed) == state;
-        let [.., counters] = words;
-        is_same.then(|| Expectation::of_words(&words)).flatten().map(|it| (state, it, counters))
+        is_same.then(|| Expectation::of_words(&words)).flatten().map(|it| (state, it))
     }
 
     /// Makes it free, if it is as it was.
@@ -107,7 +102,7 @@ impl Slot {
     }
 
     /// Writes an expectation, if it is free.
-    pub(super) fn fill(&self, it: &Expectation, counters: u32) -> bool {
+    pub(super) fn fill(&self, it: &Expectation) -> bool {
         let state = self.state.load(Ordering::Acquire);
         let busy = state & !PART | BUSY;
         if state & PART != FREE
@@ -123,7 +118,6 @@ impl Slot {
         for (word, value) in self.words.iter().zip(it.words()) {
             word.store(value, Ordering::Relaxed);
         }
-        self.words[COUNTERS].store(counters, Ordering::Relaxed);
         self.state.store((state & !PART).wrapping_add(PART + 1) | READY, Ordering::Release);
         true
     }
