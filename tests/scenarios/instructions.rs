@@ -25,14 +25,14 @@ const CASES: [(&str, &[&str]); 10] = [
         "imix2",
         &["--mix", "imix2", "--routes", "1000", "--destinations", "1000", "--next-hops", "4"],
     ),
-    // Access lists of 600 rules: without state, of a pair of zones, packets of 1,024 flows, and each packet a new flow.
+    // Access lists of 600 rules: without state, of a pair of zones, packets of 1,088 flows, and each packet a new flow.
     ("rules", &["--acl", "acl:600", "--routes", "1000", "--destinations", "1000"]),
     ("zones", &["--acl", "acl:600", "--zones", "--routes", "1000", "--destinations", "1000"]),
-    ("flows", &["--acl", "acl:600", "--stateful", "--flows", "64", "--destinations", "16"]),
+    ("flows", &["--acl", "acl:600", "--stateful", "--flows", "64", "--destinations", "17"]),
     ("new", &["--acl", "acl:600", "--stateful", "--flows", "131072"]),
-    // Packets of one flow, and translated ones of 1,024 flows.
+    // Packets of one flow, and translated ones of 1,088 flows.
     ("burst", &["--acl", "acl:600", "--stateful"]),
-    ("nat44", &["--nat44", "--flows", "64", "--destinations", "16"]),
+    ("nat44", &["--nat44", "--flows", "64", "--destinations", "17"]),
 ];
 
 /// Nodes, and substrings of their function's name. Counts include called functions.

@@ -6,6 +6,7 @@
 
 mod acl;
 mod af_xdp;
+mod alg;
 mod arping;
 mod bfd;
 mod bfd_link;
@@ -24,7 +25,6 @@ mod ecmp;
 mod flood;
 mod fragments;
 mod frr;
-mod ftp;
 mod host_interface;
 mod instructions;
 mod iperf;

@@ -1,6 +1,7 @@
 //! Access control lists (RFC 8519): rules and where they are attached, their counters, what a commit warns about, and
 //! which rule decides about a packet. Zones, and what passes between them.
 
+mod alg;
 mod attach;
 mod capability;
 mod cookie_warnings;
@@ -9,7 +10,6 @@ mod essential;
 mod evaluate;
 mod flow_of;
 mod flow_profiles;
-mod gateways;
 mod interface_warnings;
 mod interfaces;
 mod judged_flows;

@@ -1,9 +1,9 @@
 //! Network address translation of IPv4 (RFC 8512): policies and static mappings, what a commit warns about, state and
 //! metrics.
 
+mod alg;
 mod blocks;
 mod capability;
-mod gateways;
 mod mappings;
 mod overlaps;
 mod paths;

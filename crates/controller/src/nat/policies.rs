@@ -7,8 +7,8 @@ use stoa_api::nat::{ADDRESSES, PORTS};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
+use super::alg::algs;
 use super::blocks::{Blocks, blocks, quotas};
-use super::gateways::algs;
 use super::paths::{instance_path, policy_path, pool_path};
 use super::values::{Ports, ip4, ports, unicast};
 use crate::config::model::{

@@ -233,6 +233,7 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
         subscribers,
     )?;
     let backends = listed.mappings.iter().filter_map(|it| Some((it.mapping.as_ref()?, it)));
+    let backends = backends.filter(|(mapping, _)| !mapping.backends.is_empty());
     let backends = backends.take(METRICS).flat_map(|(mapping, it)| {
         let all = mapping.backends.iter().zip(&it.backend_flows);
         all.map(|(backend, flows)| {

@@ -1,8 +1,8 @@
 //! What instances translate to, what is refused, and what a commit warns about.
 
+mod alg;
 mod backends;
 mod blocks;
-mod gateways;
 mod state;
 
 use std::path::Path;

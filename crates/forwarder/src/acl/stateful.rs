@@ -11,10 +11,10 @@
 //! admits replies, which keep it alive no longer than the timeout since the last packet in the original direction. It
 //! is judged by how it began: a segment in the middle of a connection meets the rules for its SYN.
 
+mod alg;
 mod cookies;
 mod edit;
 mod expected;
-mod gateways;
 mod look_up;
 mod runs;
 mod segments;
@@ -38,7 +38,7 @@ use crate::flow::flows::Now;
 use crate::flow::foreign::Foreign;
 use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, fits};
 use crate::shared::Shared;
-use gateways::Altered;
+use alg::Altered;
 use runs::Runs;
 use segments::Answer;
 pub(super) use settle::{is_first, settle_all};

@@ -3,9 +3,9 @@
 //! A flow admits replies and passes output lists only once one of its packets has passed them ([`verdict`]). So a flow
 //! whose first packet does not leave the router opens no way for others.
 
+mod alg;
 mod answer;
 mod create;
-mod gateway;
 mod pieces;
 mod seen;
 mod spliced;
@@ -34,7 +34,7 @@ use super::tcp::Direction;
 use super::timeouts::Class;
 use crate::drops::Drop;
 use crate::ipfix::ring::Writer;
-pub use gateway::Listener;
+pub use alg::Listener;
 pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};

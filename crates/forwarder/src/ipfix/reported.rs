@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use stoa_tables::flow_table::Counters;
 
-/// Flows, at most: a million, in 100 MB.
+/// Flows, at most: a million, in some 120 MB by the size of an entry.
 const FLOWS: usize = 1 << 20;
 
 /// Ticks for which a report is kept when its flow has ended: the last record arrives in a few steps of the exporter.

@@ -1,4 +1,4 @@
-//! Translation of IPv4 addresses (NAT44: RFC 4787, 5382, 5508): policies, static mappings, and two nodes.
+//! Translation of IPv4 addresses (NAT44: RFC 4787, 5382, 5508): policies, static mappings, and three nodes.
 //!
 //! A translated flow has two keys: that of its packets in the original direction, and that of the replies. The node of
 //! access lists of received packets finds a packet's flow by either. `ip4-nat44-input` gives packets other
@@ -7,6 +7,7 @@
 //! translated has the flag [`TRANSLATED`](stoa_engine::vector::flags::TRANSLATED), so that an ICMP error about it
 //! quotes and reaches its sender.
 
+mod alg;
 mod allocate;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -19,7 +20,6 @@ mod create;
 mod errors;
 mod events;
 mod first;
-mod gateways;
 mod input;
 mod known;
 mod lanes;
@@ -32,8 +32,8 @@ pub mod statics;
 pub mod vrfs;
 mod worker;
 
+pub use alg::{AlgPort, external_port};
 pub use errors::restore;
-pub use gateways::{AlgPort, external_port};
 pub use input::make_input;
 pub use output::make_output;
 pub use worker::{NatWorker, Traffic};

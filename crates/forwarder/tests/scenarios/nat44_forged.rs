@@ -72,6 +72,7 @@ fn packets_behind_an_authentication_header_are_not_translated() {
         passed(&mut lab, 1, &ask, "east");
         lab.send("west", [packet_from(1, &authenticated)]);
         // Its receiver discards it, but nothing behind the header has changed.
-        assert!(lab.take("east").iter().all(|it| it.ends_with(udp)));
+        let [frame] = &lab.take("east")[..] else { panic!("it has the flow") };
+        assert!(frame.ends_with(udp));
     }
 }

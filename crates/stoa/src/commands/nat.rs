@@ -76,8 +76,11 @@ fn time(text: &str) -> Result<u64, String> {
     let in_utc = || -> Result<Zoned, jiff::Error> {
         text.parse::<civil::DateTime>()?.to_zoned(TimeZone::UTC)
     };
-    let time = text.parse::<Timestamp>().or_else(|_| in_utc().map(|it| it.timestamp()));
-    let seconds = time.ok().and_then(|it| u64::try_from(it.as_second()).ok());
+    // A date alone would be its midnight.
+    let time = text
+        .contains(':')
+        .then(|| text.parse::<Timestamp>().or_else(|_| in_utc().map(|it| it.timestamp())).ok());
+    let seconds = time.flatten().and_then(|it| u64::try_from(it.as_second()).ok());
     seconds.ok_or_else(|| "write a time as 2026-11-29T08:00:00Z".to_owned())
 }
 

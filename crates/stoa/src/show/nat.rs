@@ -239,9 +239,7 @@ fn port_sets(state: &NatPolicyState) -> Option<Value> {
     Some(json!({
         "size": blocks.size, "limit": blocks.limit, "timeout_s": blocks.timeout_s,
         "subscriber_length": blocks.subscriber_length, "deterministic": blocks.deterministic,
-        "quotas": policy.quotas.iter().map(quota).collect::<Vec<_>>(), "silent": policy.silent,
         "total": state.blocks, "used": state.used_blocks, "unused": state.unused_blocks,
-        "subscribers": state.subscribers,
     }))
 }
 
@@ -263,8 +261,8 @@ fn to_json(reply: &ListNatReply) -> Value {
                 "table_full": state.table_full, "over_quota": state.over_quota,
             },
             "port_sets": port_sets(state),
-            "quotas": policy.quotas.iter().map(quota).collect::<Vec<_>>(),
-            "subscribers": state.subscribers,
+            "quotas": policy.quotas.iter().map(quota).collect::<Vec<_>>(), "silent": policy.silent,
+            "active_subscribers": state.subscribers,
         }))
     };
     let mapping = |state: &NatStaticState| {

@@ -37,7 +37,7 @@ pub const VRFS_MAX: u16 = VRFS as u16 - 1;
 /// The greatest VLAN ID.
 const VLAN_MAX: u32 = 4094;
 /// The most flows that stateful rules follow.
-pub(super) const TRACKED_MAX: u64 = 1 << 24;
+pub(super) const TRACKED_MAX: u64 = stoa_api::audit::FLOW_LIMIT_MAX as u64;
 /// Flows of one source address.
 const FLOWS_OF_SOURCE: u32 = 1 << 14;
 /// The shortest measurement.

@@ -86,7 +86,7 @@ pub(in crate::acl) fn settle_all<F: Family>(
         let passes = matches!(settled, Settled::Pass(_));
         is_any |= !passes;
         if !passes && !tracking.altered.is_empty() {
-            super::gateways::give_back(vector, lane, tracking);
+            super::alg::give_back(vector, lane, tracking);
         }
         match settled {
             Settled::Pass(flags) => vector.flags[lane] |= flags,

@@ -10,6 +10,7 @@ use stoa_wire::tcp_options::{
     SYN_OPTIONS, Shift, SynOptions, Timestamps, scaled, shift, write_timestamps,
 };
 
+use super::alg::segment_of;
 use super::cookies::{is_acknowledgement, is_syn};
 use super::segments::{Answer, Made, replace, syn};
 use super::{Fate, seen};
@@ -18,7 +19,7 @@ use crate::acl::keys::Family;
 use crate::acl::node::AclNode;
 use crate::drops::Drop;
 use crate::flow::cookie;
-use crate::flow::fields::{Kind, Place};
+use crate::flow::fields::Kind;
 use crate::flow::splice::{Open, Opening, Splice};
 use crate::flow::tracker::{Seen, Side, fits};
 
@@ -27,9 +28,7 @@ const WAITS: Fate = Fate::Drop(Drop::SynCookieOpening);
 
 /// Changes the numbers of a lane.
 fn shift_lane(vector: &mut Vector, lane: usize, by: &Shift) {
-    let Some(place) = vector.known_fields().map(|fields| Place(fields.place[lane])) else { return };
-    let segment = usize::from(place.upper())..usize::from(place.length());
-    if let Some(segment) = vector.bytes_mut(lane).get_mut(segment) {
+    if let Some(segment) = segment_of(vector, lane) {
         shift(segment, by);
     }
 }

@@ -5,10 +5,10 @@
 //! are withdrawn (`apply`). So a worker always finds rules for a packet. What interfaces may name stays published: also
 //! while a refused change is taken back.
 
+mod alg;
 mod arguments;
 mod compile;
 mod decision;
-mod gateways;
 mod interfaces;
 mod listing;
 mod log;
@@ -260,7 +260,7 @@ impl ForwarderState {
         let lists: BTreeSet<&String> = touched.acl_rules.keys().map(|(acl, _)| acl).collect();
         self.capabilities.acl.read_lists(&lists, desired, &self.shared.hits);
         self.capabilities.acl.number_profiles(&self.shared.flows)?;
-        self.prepare_algs(step.desired().nat.has_algs());
+        self.prepare_algs(step.desired().nat.has_algs())?;
         self.number_interfaces();
         let has_zones = self.prepare_zones(step);
         let needed = self.needed_sets(step, &lists);

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+mod alg;
 mod blocks;
-mod gateways;
 mod mappings;
 
 use stoa_api::nat::{ADDRESSES, Deterministic, MAPPINGS, POLICIES, PORTS};
@@ -158,7 +158,7 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         blocks,
         quotas,
         is_silent: policy.silent,
-        algs: policy.algs.iter().map(gateways::checked).collect::<Result<_, _>>()?,
+        algs: policy.algs.iter().map(alg::checked).collect::<Result<_, _>>()?,
     })
 }
 
@@ -205,7 +205,7 @@ impl NatPolicy {
             blocks: self.blocks.as_ref().map(NatBlocks::message),
             quotas: blocks::messages(self.blocks.as_ref().map_or(self.quotas, |it| it.quotas)),
             silent: self.is_silent,
-            algs: self.algs.iter().map(gateways::message).collect(),
+            algs: self.algs.iter().map(alg::message).collect(),
         }
     }
 }

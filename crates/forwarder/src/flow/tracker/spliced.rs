@@ -3,7 +3,7 @@
 use stoa_tables::flow_table::{Direction, FlowKey, Match};
 use stoa_wire::tcp_options::{SynOptions, Timestamps};
 
-use super::gateway::added_by_gateway;
+use super::alg::added_by_gateway;
 use super::{Seen, Side};
 use crate::flow::profiles::without_profile;
 use crate::flow::splice::{Opening, Splice};

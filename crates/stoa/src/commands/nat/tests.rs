@@ -48,9 +48,15 @@ fn times_have_an_offset_or_are_those_of_utc() {
     ] {
         assert_eq!(time(same), Ok(1_795_939_200), "{same}");
     }
-    for wrong in
-        ["", "2026-13-29T08:00:00Z", "2026-02-30T00:00Z", "1969-12-31T00:00Z", "10:00", "tcp"]
-    {
+    for wrong in [
+        "",
+        "2026-13-29T08:00:00Z",
+        "2026-02-30T00:00Z",
+        "1969-12-31T00:00Z",
+        "2026-11-29",
+        "10:00",
+        "tcp",
+    ] {
         assert!(time(wrong).is_err(), "{wrong}");
     }
 }

@@ -90,7 +90,10 @@ fn policies_and_mappings_are_shown() {
     assert!(summary(&reply).starts_with("1,234 flows of 65,536, 0 dynamic"), "{}", summary(&reply));
     let json = to_json(&reply);
     assert_eq!(json["policies"][0]["dropped"]["no_port"], 5);
-    assert_eq!(json["policies"][0]["port_sets"]["used"], 37);
+    let policy = &json["policies"][0];
+    assert_eq!(policy["port_sets"]["used"], 37);
+    // The prefixes that are subscribers, and how many of them have something.
+    assert!(policy["subscribers"].is_array() && policy["active_subscribers"].is_u64(), "{policy}");
     assert_eq!(json["mappings"][0]["external"], "203.0.113.5:8000-8010");
     assert_eq!(json["mappings"][1]["internal"], "10.0.1.64/30");
     assert_eq!(json["mappings"][2]["backends"][0]["flows"], 3);

@@ -3,7 +3,7 @@
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{Direction, FlowKey, Match, Tuple};
 use stoa_wire::tcp::flag::SYN;
-use stoa_wire::tftp;
+use stoa_wire::{tftp, udp};
 
 use super::spliced::SPLICED;
 use super::{Admission, Opened, Seen, Side, Uses};
@@ -13,9 +13,6 @@ use crate::flow::alg::{
 };
 use crate::flow::flows::{Flows, Now};
 use crate::flow::profiles::profile_of;
-
-/// Bytes of a UDP header.
-const UDP_HEADER: usize = 8;
 
 /// Who listens: as packets of the other end have it, and as it is itself.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +124,7 @@ impl Side {
         if !is_tftp || direction != Direction::Original {
             return;
         }
-        let upper = usize::from(packet.place.upper()) + UDP_HEADER;
+        let upper = usize::from(packet.place.upper()) + udp::LENGTH;
         let Some(data) = packet.bytes.get(upper..packet.place.length().into()) else { return };
         let cause = match tftp::is_request(data) {
             Ok(false) => return,

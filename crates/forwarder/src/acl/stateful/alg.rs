@@ -38,7 +38,7 @@ pub(super) struct Altered {
 }
 
 /// The segment of a lane.
-fn segment_of(vector: &mut Vector, lane: usize) -> Option<&mut [u8]> {
+pub(super) fn segment_of(vector: &mut Vector, lane: usize) -> Option<&mut [u8]> {
     let place = vector.known_fields().map(|fields| Place(fields.place[lane]))?;
     let segment = usize::from(place.upper())..usize::from(place.length());
     vector.bytes_mut(lane).get_mut(segment)

@@ -2,6 +2,7 @@
 
 use stoa_api::v1;
 
+use crate::control::apply::ApplyError;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::limit_listing::limit;
 use crate::flow::alg::expectations::CAPACITY;
@@ -9,14 +10,17 @@ use crate::flow::alg::{AlgSums, Passed};
 
 impl ForwarderState {
     /// Has flows be able to have application level gateways, if a rule of the change or a policy names one.
-    pub(super) fn prepare_algs(&mut self, has_nat_algs: bool) {
+    ///
+    /// # Errors
+    /// The system has no memory for them.
+    pub(super) fn prepare_algs(&self, has_nat_algs: bool) -> Result<(), ApplyError> {
         let mut rules = self.capabilities.acl.new_lists.values().flatten();
         let is_named = has_nat_algs || rules.any(|it| it.rule.rule.alg.is_some());
         if is_named && !self.shared.flows.prepare_algs() {
-            tracing::error!(
-                "no memory for application level gateways: they stay off; lower the capacity of the flow tables"
-            );
+            let fix = "Lower the limits of flows, or remove the gateways of rules and policies.";
+            return Err(ApplyError::one("access lists", "no memory for gateways", fix));
         }
+        Ok(())
     }
 
     /// What gateways have done since the start.
