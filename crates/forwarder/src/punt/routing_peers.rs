@@ -128,8 +128,8 @@ mod tests {
         let now = 1_000_000 * clock::tsc_hz();
         (0..1000).for_each(|n| peers.add(0, address(n), now));
         let known = (0..1000).filter(|n| peers.contains(0, address(*n), now)).count();
-        // Five of a thousand share one of 2,048 sets with a probability of a few per cent.
-        assert!(known >= 998, "{known}");
+        // One in three times, five share one of 2,048 sets. Ten are lost once in 10^12 times.
+        assert!(known > 990, "{known}");
         assert_eq!((1000..9000).filter(|n| peers.contains(0, address(*n), now)).count(), 0);
         for n in 10_000..50_000 {
             peers.add(0, address(n), now + (u64::from(n) << TICK_BITS));
