@@ -9,13 +9,19 @@ use stoa_api::v1;
 
 const LOSE_ADDRESS: Lost = |held| held.interfaces[1].ip4.as_mut().unwrap().addresses.clear();
 
-/// A controller in sync with a forwarder that has lost nothing.
+/// A controller in sync with a forwarder that has lost nothing, after its own audit of this state: otherwise that one
+/// might find, and repair, what a test loses next.
 async fn begin() -> (Scenario, fake::Fake) {
     let mut scenario = Scenario::new(&config(&["10.0.0.1", "10.0.1.1"]));
     *scenario.record.lost.lock().unwrap() = Some(|_| {});
     let forwarder = scenario.forwarder();
     scenario.start();
     scenario.in_sync().await;
+    until("the own audit", async || {
+        let text = metrics(&scenario).await;
+        text.lines().any(|it| it == "stoa_desired_audits_total 1").then_some(())
+    })
+    .await;
     (scenario, forwarder)
 }
 

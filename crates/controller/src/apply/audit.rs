@@ -81,12 +81,13 @@ impl ForwarderConnection {
 
     /// Audits the desired state after each synchronization and periodically, forever.
     pub async fn watch_desired(&self) {
+        let mut pause = INTERVAL;
         loop {
-            let started = Instant::now();
-            self.audit_desired().await;
-            let pause = INTERVAL.max(started.elapsed() * REST);
             // Early where the forwarder has got its state anew.
             let _ = tokio::time::timeout(pause, self.synced.notified()).await;
+            let started = Instant::now();
+            self.audit_desired().await;
+            pause = INTERVAL.max(started.elapsed() * REST);
         }
     }
 
