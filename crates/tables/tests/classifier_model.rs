@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use stoa_tables::Reclaim;
 use stoa_tables::classifier::{
     Classifier, ClassifierCapacity, ClassifierError, ClassifierLimit, FlowState, Fragment,
-    Ip4Columns, Ip6Columns, Key, LANES, NO_RULE, Prefix, Range, RecentIp4Keys, RecentIp6Keys, Rule,
-    RuleError, attributes, ports,
+    Ip4Columns, Ip6Columns, Key, LANES, NO_RULE, Owner, Prefix, Range, RecentIp4Keys,
+    RecentIp6Keys, Rule, RuleError, attributes, ports,
 };
 use stoa_tables::lpm::Kernel;
 
@@ -175,6 +175,7 @@ fn agree(
     packets: &[Packet],
 ) -> Result<(), TestCaseError> {
     let (mut recent4, mut recent6) = (RecentIp4Keys::new(), RecentIp6Keys::new());
+    let owner = |relevant| Owner { number: 1, relevant, rules: model.len() };
     let [bits4, bits6] = classifier.relevant_bits();
     for kernel in [Kernel::Scalar, Kernel::Avx2, Kernel::Avx512] {
         let Some(reader) = classifier.reader().with_kernel(kernel) else { continue };
@@ -205,10 +206,10 @@ fn agree(
             reader.lookup_ip4(&ip4, packets.len(), &mut ids[0]);
             reader.lookup_ip6(&ip6, packets.len(), &mut ids[1]);
             let lanes = packets.len();
-            recent4.look_up((1, &bits4), (&ip4, lanes), &mut ids[2], |keys, lanes, ids| {
+            recent4.look_up(owner(&bits4), (&ip4, lanes), &mut ids[2], |keys, lanes, ids| {
                 reader.lookup_ip4(keys, lanes, ids);
             });
-            recent6.look_up((1, &bits6), (&ip6, lanes), &mut ids[3], |keys, lanes, ids| {
+            recent6.look_up(owner(&bits6), (&ip6, lanes), &mut ids[3], |keys, lanes, ids| {
                 reader.lookup_ip6(keys, lanes, ids);
             });
             for (lane, packet) in packets.iter().enumerate() {

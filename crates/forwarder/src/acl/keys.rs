@@ -5,11 +5,12 @@ use stoa_engine::column::Column;
 use stoa_engine::vector::Fields;
 use stoa_tables::classifier::{
     ClassifierReader, FlowState, Fragment, Ip4Columns, Ip6Columns, LANES, NO_RULE, RecentIp4Keys,
-    RecentIp6Keys, RelevantBits, attributes,
+    RecentIp6Keys, attributes,
 };
 use stoa_wire::protocol::{ICMP4, ICMP6, TCP};
 use stoa_wire::tcp::flag::SYN;
 
+use super::Classifier;
 use super::flow_keys::FlowKeys;
 use super::interfaces::Ends;
 use crate::flow::column::Packets;
@@ -47,10 +48,10 @@ pub trait Family: FlowKeys + 'static {
     fn columns(keys: &mut Self::Keys) -> &mut [[u32; LANES]];
     /// Classifies the first `lanes` packets.
     fn look_up(reader: &ClassifierReader, keys: &Self::Keys, lanes: usize, ids: &mut [u32; LANES]);
-    /// The same, with recent results of the classifier with a number.
+    /// The same, with recent results of the classifier.
     fn look_up_recent(
         recent: &mut Self::Recent,
-        of: (&ClassifierReader, u32, &[RelevantBits; 2]),
+        classifier: &Classifier,
         keys: (&Self::Keys, usize),
         ids: &mut [u32; LANES],
     );
@@ -87,12 +88,12 @@ impl Family for Ip4 {
     #[inline(always)]
     fn look_up_recent(
         recent: &mut RecentIp4Keys,
-        (reader, owner, relevant): (&ClassifierReader, u32, &[RelevantBits; 2]),
+        classifier: &Classifier,
         keys: (&Ip4Columns, usize),
         ids: &mut [u32; LANES],
     ) {
-        recent.look_up((owner, &relevant[0]), keys, ids, |keys, lanes, ids| {
-            reader.lookup_ip4(keys, lanes, ids);
+        recent.look_up(classifier.owner::<Self>(), keys, ids, |keys, lanes, ids| {
+            classifier.reader.lookup_ip4(keys, lanes, ids);
         });
     }
 
@@ -130,12 +131,12 @@ impl Family for Ip6 {
     #[inline(always)]
     fn look_up_recent(
         recent: &mut RecentIp6Keys,
-        (reader, owner, relevant): (&ClassifierReader, u32, &[RelevantBits; 2]),
+        classifier: &Classifier,
         keys: (&Ip6Columns, usize),
         ids: &mut [u32; LANES],
     ) {
-        recent.look_up((owner, &relevant[1]), keys, ids, |keys, lanes, ids| {
-            reader.lookup_ip6(keys, lanes, ids);
+        recent.look_up(classifier.owner::<Self>(), keys, ids, |keys, lanes, ids| {
+            classifier.reader.lookup_ip6(keys, lanes, ids);
         });
     }
 

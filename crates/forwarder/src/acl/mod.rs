@@ -26,11 +26,12 @@ pub use node::{EDGES4, EDGES6, make_input4, make_input6, make_output4, make_outp
 
 use std::sync::Arc;
 
-use stoa_tables::classifier::{ClassifierReader, NO_RULE, RelevantBits};
+use stoa_tables::classifier::{ClassifierReader, NO_RULE, Owner, RelevantBits};
 
 use crate::flow::alg::Alg;
 use crate::flow::tracker::Admission;
 use hits::Hits;
+use keys::Family;
 use log::RuleLog;
 
 /// The most rules of all lists.
@@ -173,6 +174,13 @@ impl Classifier {
         let outcomes = rules.iter().map(Outcome::of).collect();
         let Tree { reader, relevant } = tree;
         Self { id, reader, relevant, rules, outcomes, is_logged, reads_interfaces, unmatched }
+    }
+
+    /// Whose results a node keeps of a family.
+    #[inline(always)]
+    fn owner<F: Family>(&self) -> Owner<'_> {
+        let relevant = &self.relevant[usize::from(!F::IS_IP4)];
+        Owner { number: self.id, relevant, rules: self.rules.len() }
     }
 
     /// The counters of an entry, or those of no entry ([`NO_RULE`]); `None`: of neither.

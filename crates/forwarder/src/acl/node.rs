@@ -189,8 +189,7 @@ impl<F: Family> AclNode<F> {
             if policy.is_some() {
                 keys::begin::<F>(&mut self.keys, lanes, self.tracking.is_anew());
             }
-            let of = (&classifier.reader, classifier.id, &classifier.relevant);
-            F::look_up_recent(&mut self.recent, of, (&self.keys, lanes.len()), found);
+            F::look_up_recent(&mut self.recent, classifier, (&self.keys, lanes.len()), found);
         }
         let found = self.found.as_flattened_mut();
         if is_any_malformed {

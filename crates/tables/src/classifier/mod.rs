@@ -37,7 +37,7 @@ pub use columns::{
     Columns, Ip4Columns, Ip6Columns, Key, attributes, interfaces, ports, vlan_and_length,
 };
 pub use reader::ClassifierReader;
-pub use recent::{RecentIp4Keys, RecentIp6Keys, RecentKeys, RelevantBits};
+pub use recent::{Owner, RecentIp4Keys, RecentIp6Keys, RecentKeys, RelevantBits};
 pub use rule::{FlowState, Fragment, Prefix, Range, Rule, RuleError};
 pub use writer::{Classifier, ClassifierMemory};
 
