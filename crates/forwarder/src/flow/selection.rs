@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stoa_tables::flow_table::{FlowEntry, Tuple};
+use stoa_tables::flow_table::{FlowEntry, FlowKey, Tuple};
 use stoa_wire::protocol::has_ports;
 
 use super::profiles::without_profile;
@@ -30,7 +30,7 @@ pub struct Selection {
     pub is_ip4: Option<bool>,
     /// The protocol.
     pub protocol: Option<u8>,
-    /// The port of either end; 0: any. Protocols without ports have none.
+    /// The port of either end, before or behind translation; 0: any. Protocols without ports have none.
     pub port: u16,
     /// The slot of the VRF.
     pub vrf: Option<u16>,
@@ -40,7 +40,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Of these, those with an address of the prefix at either end.
+    /// Of these, those with an address of the prefix at either end, before or behind translation.
     #[must_use]
     pub fn with_prefix(self, address: IpAddr, length: u8) -> Self {
         let (network, bits) = match address {
@@ -83,26 +83,18 @@ impl Selection {
         if self.states != 0 && self.states & state == 0 {
             return false;
         }
-        let key = flow.key();
-        let (is_ip4, ends, ports, protocol): (_, [u128; 2], _, _) = match key.tuple {
-            Tuple::Ip4(it) => (
-                true,
-                [it.source.into(), it.destination.into()],
-                [it.source_port, it.destination_port],
-                it.protocol,
-            ),
-            Tuple::Ip6(it) => (
-                false,
-                [it.source, it.destination],
-                [it.source_port, it.destination_port],
-                it.protocol,
-            ),
+        let (key, translated) = (flow.key(), flow.has_second().then(|| flow.reply_key()));
+        let (is_ip4, protocol) = match key.tuple {
+            Tuple::Ip4(it) => (true, it.protocol),
+            Tuple::Ip6(it) => (false, it.protocol),
         };
-        let is_port = self.port == 0 || has_ports(protocol) && ports.contains(&self.port);
+        let ends = || [Some(key), translated].into_iter().flatten().flat_map(|key| ends_of(&key));
+        let is_port = self.port == 0
+            || has_ports(protocol) && ends().any(|(_, end_port)| end_port == self.port);
         self.has_family(is_ip4)
             && self.protocol.is_none_or(|it| it == protocol)
             && self.vrf.is_none_or(|it| it == key.vrf & VRF_SLOT)
-            && ends.iter().any(|end| end & self.mask == self.network)
+            && ends().any(|(end, _)| end & self.mask == self.network)
             && is_port
     }
 
@@ -138,6 +130,16 @@ impl Selection {
     }
 }
 
+/// Address and port of both ends.
+fn ends_of(key: &FlowKey) -> [(u128, u16); 2] {
+    match key.tuple {
+        Tuple::Ip4(it) => {
+            [(it.source.into(), it.source_port), (it.destination.into(), it.destination_port)]
+        }
+        Tuple::Ip6(it) => [(it.source, it.source_port), (it.destination, it.destination_port)],
+    }
+}
+
 /// A selection that one thread stores while no other one loads it.
 #[derive(Debug, Default)]
 pub(super) struct SharedSelection([AtomicU64; 5]);
@@ -158,7 +160,7 @@ impl SharedSelection {
 mod tests {
     use proptest::prelude::*;
     use stoa_tables::flow_hash::Flow;
-    use stoa_tables::flow_table::{Created, FlowCapacity, FlowKey, FlowTable, NewFlow, Secret};
+    use stoa_tables::flow_table::{Created, FlowCapacity, FlowTable, NewFlow, Secret};
 
     use super::*;
 
@@ -228,6 +230,31 @@ mod tests {
             assert_eq!((four(selection), six(selection)), (is_four, is_six), "{selection:?}");
         }
         assert!(all.with_states(["open"]).is_none());
+    }
+
+    #[test]
+    fn a_translated_flow_is_selected_by_either_of_its_ends() {
+        let capacity = FlowCapacity { translated_ip4: 8, ..FlowCapacity::default() };
+        let mut table = FlowTable::new(&capacity, &Secret([7; 64])).unwrap();
+        let mut owner = table.owner(0, 0).unwrap();
+        let key = |source: [u8; 4], destination: [u8; 4], (source_port, destination_port)| {
+            let [source, destination] = [source, destination].map(u32::from_be_bytes);
+            let protocol = 6;
+            FlowKey::ip4(Flow { source, destination, source_port, destination_port, protocol }, 0)
+        };
+        let inside = key([10, 0, 0, 1], [198, 51, 100, 7], (5000, 443));
+        let replies = key([198, 51, 100, 7], [203, 0, 113, 9], (443, 6000));
+        let Ok(Created::New(id)) = owner.create(&NewFlow::new(inside, Some(replies)), 0, 9) else {
+            panic!()
+        };
+        let contains = |selection: Selection| selection.contains(&table.reader().entry(id));
+        let host = |text: &str| Selection::default().with_prefix(text.parse().unwrap(), 32);
+        for it in ["10.0.0.1", "198.51.100.7", "203.0.113.9"] {
+            assert!(contains(host(it)), "{it}");
+        }
+        assert!(!contains(host("203.0.113.10")));
+        let port = |port| contains(Selection { port, ..Selection::default() });
+        assert_eq!([5000, 443, 6000, 6001].map(port), [true, true, true, false]);
     }
 
     #[test]

@@ -16,10 +16,10 @@ pub struct FlowFilter {
     /// Only flows of this protocol: tcp, udp, icmp, gre, esp, sctp or a number
     #[arg(long, value_name = "PROTOCOL")]
     protocol: Option<String>,
-    /// Only flows with this address at either end
+    /// Only flows with this address at either end, before or behind translation
     #[arg(long, value_name = "ADDRESS", conflicts_with = "prefix")]
     address: Option<IpAddr>,
-    /// Only flows with an address of this prefix at either end
+    /// Only flows with an address of this prefix at either end, before or behind translation
     #[arg(long, value_name = "PREFIX", value_parser = named::prefix)]
     prefix: Option<v1::Prefix>,
     /// Only flows with this port at either end: a number, or a service such as https

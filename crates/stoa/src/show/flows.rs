@@ -137,14 +137,18 @@ fn to_table(flows: &[FlowState]) -> Table {
         "ends in",
         "rule",
     ];
-    let mut table = table(&columns);
+    // Most routers have one VRF.
+    let has_vrfs = flows.iter().any(|flow| !flow.vrf.is_empty());
+    let vrf: &[&str] = if has_vrfs { &["vrf"] } else { &[] };
+    let mut table = table(&[&columns[..], vrf].concat());
     for flow in flows {
         let rule = if flow.rule.is_empty() {
             "-".to_owned()
         } else {
             format!("{} {}", flow.acl, flow.rule)
         };
-        table.add_row(vec![
+        let vrf = if flow.vrf.is_empty() { "default" } else { &flow.vrf };
+        let mut row = vec![
             Cell::new(protocol_name(flow.protocol)),
             Cell::new(source(flow)),
             Cell::new(destination(flow)),
@@ -156,7 +160,9 @@ fn to_table(flows: &[FlowState]) -> Table {
             Cell::new(duration(flow.age_s.into())),
             Cell::new(duration(flow.timeout_s.saturating_sub(flow.idle_s).into())),
             Cell::new(rule),
-        ]);
+        ];
+        row.extend(has_vrfs.then(|| Cell::new(vrf)));
+        table.add_row(row);
     }
     table
 }
@@ -219,6 +225,10 @@ mod tests {
         {
             assert!(shown.contains(part), "{part}: {shown}");
         }
+        assert!(!shown.contains("VRF"), "{shown}");
+        let in_vrf = FlowState { vrf: "red".to_owned(), ..flow.clone() };
+        let shown = to_table(&[flow.clone(), in_vrf]).to_string();
+        assert!(shown.contains("VRF") && shown.contains("red") && shown.contains("default"));
         assert_eq!(to_json(&flow)["destination_port"], 443);
         let flow = FlowState {
             translated_source: vec![203, 0, 113, 17],
