@@ -32,7 +32,9 @@ use crate::show::{self, duration};
   stoa nat whois 203.0.113.17 40112 --file cgn.json        By a configuration alone, with deterministic port sets
 
 Without a time it answers about now. `stoa show nat` shows the policies, `stoa show nat mappings` all dynamic mappings.
-The exit code is 0 if somebody has it, 3 if nobody has, 1 after an error, and 2 for a wrong command.")]
+The exit code is 0 if somebody has it, 3 if nobody has, 4 if nothing is known of that time, 1 after an error, and 2 for
+a wrong command. Of a time in the past, only port sets and static mappings are known: without port sets, ask a collector
+of IPFIX.")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -86,8 +88,10 @@ fn time(text: &str) -> Result<u64, String> {
 
 /// The exit code if nobody has it: neither a success nor a failure.
 const NOBODY: u8 = 3;
+/// The exit code if nothing is known of the time of a question.
+const NOT_KNOWN: u8 = 4;
 
-/// Prints who it is. The exit code is 0 if somebody has it, and 3 if nobody has.
+/// Prints who it is. The exit code is 0 if somebody has it, 3 if nobody has, and 4 if that is not known.
 pub fn execute(arguments: Arguments) -> Outcome {
     let Action::Whois(whois) = arguments.action;
     let request = whois.request()?;
@@ -108,7 +112,15 @@ pub fn execute(arguments: Arguments) -> Outcome {
         }
         (false, _) => text(&request, &reply),
     })?;
-    Ok(if reply.users.is_empty() { ExitCode::from(NOBODY) } else { ExitCode::SUCCESS })
+    Ok(ExitCode::from(exit_code(&request, &reply)))
+}
+
+fn exit_code(request: &NatWhoisRequest, reply: &NatWhoisReply) -> u8 {
+    match (reply.users.is_empty(), is_before_all(request, reply)) {
+        (false, _) => 0,
+        (true, false) => NOBODY,
+        (true, true) => NOT_KNOWN,
+    }
 }
 
 impl Whois {
@@ -228,7 +240,10 @@ fn nobody(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
     let whom = whom(request);
     if is_before_all(request, reply) {
         return match reply.known_since_unix_s {
-            0 => format!("Not known of {whom}: there were no events of port sets yet."),
+            0 => format!(
+                "Not known of {whom}: there were no events of port sets yet, and without port sets only IPFIX \
+                 keeps who had a port."
+            ),
             since => {
                 let since = date::of_unix_s(since);
                 format!("Not known of {whom}: the events of port sets begin at {since}.")
@@ -248,9 +263,14 @@ fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
         return nobody(request, reply);
     }
     let whom = whom(request);
+    // What follows from the configuration may have been another one then.
+    let now = |user: &NatUser| match (request.unix_s, user.kind.as_str()) {
+        (Some(_), "static" | "deterministic") => ", by the configuration of now",
+        _ => "",
+    };
     let line = |user: &NatUser| {
         if matches!(user.kind.as_str(), "port-set" | "deterministic") {
-            return of_block(user);
+            return format!("{}{}", of_block(user), now(user));
         }
         let remote = match user.remote.is_empty() {
             true => String::new(),
@@ -261,7 +281,8 @@ fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
             _ => format!(", for {}", duration(user.age_s.into())),
         };
         let (internal, vrf) = (ip_text(&user.internal), of_vrf(user));
-        format!("{internal} port {}{vrf}{remote}: {}{age}", user.internal_port, kind(user))
+        let (port, kind, now) = (user.internal_port, kind(user), now(user));
+        format!("{internal} port {port}{vrf}{remote}: {kind}{age}{now}")
     };
     let lines: Vec<String> = reply.users.iter().map(line).collect();
     let (verb, when) = match request.unix_s {

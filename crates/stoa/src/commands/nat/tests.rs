@@ -98,9 +98,13 @@ fn port_sets_have_subscribers_and_times() {
         "Nobody had 203.0.113.17 port 1100 of tcp at 2000-02-29T00:01:40Z."
     );
     for (at, is_known) in [(951_782_340, false), (951_782_500, true)] {
+        assert_eq!(exit_code(&then(at), &reply(Vec::new())), if is_known { 3 } else { 4 });
         let json: Value = serde_json::from_str(&to_json(&then(at), &reply(Vec::new()))).unwrap();
         assert_eq!(json["is_known"], is_known);
     }
+    let by_arithmetic = NatUser { kind: "deterministic".to_owned(), ..block.clone() };
+    let shown = text(&then(951_782_460), &reply(vec![by_arithmetic]));
+    assert!(shown.ends_with(", by the configuration of now"), "{shown}");
     let held = NatUser { allocated_unix_s: 0, age_s: 90, unused_s: Some(30), ..block.clone() };
     let line = of_block(&held);
     assert!(line.ends_with("for 1 min 30 s, held without ports in use for 30 s"), "{line}");
