@@ -120,6 +120,23 @@ fn a_rule_without_conditions_is_named_unless_it_is_the_last() {
 }
 
 #[test]
+fn a_list_that_nothing_has_is_named() {
+    let [edge, spare] =
+        ["edge", "spare"].map(|name| list(name, &[rule("web", &tcp(80), "accept")]));
+    let mut text = text_of(&["lan"], &[edge]);
+    let lists = &mut text["ietf-access-control-list:acls"]["acl"];
+    lists.as_array_mut().unwrap().push(spare);
+    let configuration = Configuration::parse(Path::new("test"), text.to_string()).unwrap();
+    assert_eq!(
+        texts(&configuration),
+        [
+            "access list spare decides nothing: no interface has it, and no pair of zones; attach it, or deactivate \
+             it"
+        ]
+    );
+}
+
+#[test]
 fn conditions_of_a_family_need_the_type_of_their_list() {
     for (family, kind) in [("ipv4", "ipv4-acl-type"), ("ipv6", "ipv6-acl-type")] {
         let rules = [rule("tcp", &json!({ family: { "protocol": 6 } }), "accept")];

@@ -37,14 +37,15 @@ pub(crate) fn warnings(
     warnings.extend(flow_profiles::warnings(all, LISTED));
     warnings.extend(interface_warnings::warnings(all, (interfaces, pairs), LISTED));
     let attached: HashSet<&str> = sets.iter().flatten().copied().collect();
-    let alone = lists.keys().filter(|name| !attached.contains(**name)).map(|name| vec![*name]);
+    let alone = || lists.keys().copied().filter(|name| !attached.contains(name));
+    warnings.extend(alone().map(unattached).take(LISTED));
     let compared: BTreeMap<&str, Vec<Compared<'_>>> = lists
         .iter()
         .map(|(name, rules)| (*name, rules.iter().map(|rule| Compared::new(rule)).collect()))
         .collect();
     warnings.extend(compared.values().filter_map(|rules| unconditional(rules)).take(LISTED));
     let (mut seen, mut steps, most) = (HashSet::new(), STEPS, warnings.len() + LISTED);
-    for set in sets.into_iter().chain(alone) {
+    for set in sets.into_iter().chain(alone().map(|name| vec![name])) {
         let rules: Vec<&Compared<'_>> =
             set.iter().filter_map(|name| compared.get(name)).flatten().collect();
         for (at, it) in rules.iter().enumerate() {
@@ -99,6 +100,16 @@ fn empty(sets: &BTreeSet<Vec<&str>>, lists: &BTreeMap<&str, Vec<&v1::AclRule>>) 
         nodes: vec![list_path(name)],
     };
     empty.map(warning).take(LISTED).collect()
+}
+
+/// A list that nothing has.
+fn unattached(name: &str) -> Warning {
+    Warning {
+        text: format!(
+            "access list {name} decides nothing: no interface has it, and no pair of zones; attach it, or deactivate it"
+        ),
+        nodes: vec![list_path(name)],
+    }
 }
 
 /// The families of an interface of which no list sees packets, although a list sees those of the other one.

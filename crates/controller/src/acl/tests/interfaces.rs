@@ -162,7 +162,8 @@ fn rules_of_other_interfaces_hide_nothing() {
         rule("web", &https(json!({})), "drop"),
     ];
     let configuration = parsed(&whole(&[("edge", &rules)], &json!([]), &[])).unwrap();
-    let texts: Vec<String> = configuration.warnings().into_iter().map(|it| it.text).collect();
+    let texts = configuration.warnings().into_iter().map(|it| it.text);
+    let texts: Vec<String> = texts.filter(|it| !it.contains("decides nothing")).collect();
     assert_eq!(
         texts,
         ["lan web", "sent by lan"].map(|name| format!(
