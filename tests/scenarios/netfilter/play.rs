@@ -21,6 +21,10 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Packets between two waits for the router: fewer than a receive ring holds.
 const BURST: usize = 128;
 
+/// Marks that differ.
+const MARKS: usize = 1000;
+const UDP_HEADER: usize = 8;
+
 /// What becomes of a packet: whether it comes out at the other side, and the answer to its sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -145,7 +149,8 @@ pub struct Stage<'a> {
     runs: Vec<Run<'a>>,
     /// The run and the step of packets that are under way, by what does not change of them.
     sent: HashMap<Vec<u8>, (usize, usize)>,
-    marks: [u32; 2],
+    /// The mark that was sent last, of any side and family, and whether it has come out.
+    mark: (usize, bool),
 }
 
 impl<'a> Stage<'a> {
@@ -169,7 +174,7 @@ impl<'a> Stage<'a> {
             stations: [station("host-a")?, station("host-b")?],
             runs: scripts.iter().enumerate().flat_map(run).collect(),
             sent: HashMap::new(),
-            marks: [0; 2],
+            mark: (0, false),
         })
     }
 
@@ -213,18 +218,19 @@ impl<'a> Stage<'a> {
         self.stations[packet.from].send(&bytes);
     }
 
-    /// Sends marks from one side, each `pause`, until one comes out at the other side.
+    /// Sends a mark from one side, each `pause` again, until it comes out at the other side. Each has a length of its
+    /// own: copies of an earlier one may be late, and say nothing about this one.
     fn mark(&mut self, from: usize, six: bool, pause: Duration) {
         let ends = ends(4000, six);
         let begun = Instant::now();
+        self.mark = (self.mark.0 % MARKS + 1, false);
         let text = if from == 0 { format!("> udp :{MARK}") } else { format!("< udp @{MARK}") };
-        let text = format!("{text} d{}", usize::from(six) + 1);
-        let seen = self.marks[1 - from];
-        while self.marks[1 - from] == seen {
+        let text = format!("{text} d{}", self.mark.0);
+        while !self.mark.1 {
             assert!(begun.elapsed() < DEADLINE, "no mark of side {from} comes out");
             self.stations[from].send(&Packet::parse(&text).bytes(&ends, 0));
             let sent = Instant::now();
-            while self.marks[1 - from] == seen && sent.elapsed() < pause {
+            while !self.mark.1 && sent.elapsed() < pause {
                 let ready = [&self.stations[0], &self.stations[1]];
                 let mut ready = ready.map(|it| PollFd::new(it.socket.as_fd(), PollFlags::POLLIN));
                 // An interruption is as a timeout.
@@ -247,7 +253,7 @@ impl<'a> Stage<'a> {
         let Some(seen) = Seen::of(packet) else { return };
         let marks = ends(4000, packet[0] >> 4 == 6).usual;
         if [seen.source, seen.destination] == [marks[1 - at], marks[at]] {
-            self.marks[at] += 1;
+            self.mark.1 |= seen.upper.len() == UDP_HEADER + self.mark.0;
             return;
         }
         if let Some((run, step)) = self.sent.get(&unchanging(packet)).copied()
