@@ -17,9 +17,10 @@ use crate::v1;
 
 pub use desired::desired;
 pub use entries::{
-    BFD_INTERVAL_US, BFD_MULTIPLIER, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session, interface,
-    ipfix, nat_mapping, nat_policy, neighbor, plugin, port, punt, router_advertisement,
-    router_discovery, rule, static_route, tunnel, virtual_router, vrf, zone_pair,
+    BFD_INTERVAL_US, BFD_MULTIPLIER, FLOW_PREFIXES, TUNNEL_HOP_LIMIT, acl_rule, address,
+    bfd_session, flow_limits, interface, ipfix, nat_mapping, nat_policy, neighbor, plugin, port,
+    punt, router_advertisement, router_discovery, rule, static_route, tunnel, virtual_router, vrf,
+    zone_pair,
 };
 pub use settings::{
     FLOW_LIMIT_MAX, LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers,
@@ -71,6 +72,8 @@ pub enum Kind {
     NatMappings,
     /// Export by IPFIX: one entry.
     Ipfix,
+    /// Limits of flows: one entry.
+    FlowLimits,
     /// Limits of the control-plane policer.
     Punts,
     /// Bounds of reassembly: one entry.
@@ -83,7 +86,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Workers,
         Self::Limits,
         Self::Logging,
@@ -104,6 +107,7 @@ impl Kind {
         Self::NatPolicies,
         Self::NatMappings,
         Self::Ipfix,
+        Self::FlowLimits,
         Self::Punts,
         Self::Reassembly,
         Self::Multipath,
@@ -133,6 +137,7 @@ impl Kind {
             Self::NatPolicies => "nat-policies",
             Self::NatMappings => "nat-mappings",
             Self::Ipfix => "ipfix",
+            Self::FlowLimits => "flow-limits",
             Self::Punts => "punt-limits",
             Self::Reassembly => "reassembly",
             Self::Multipath => "multipath",

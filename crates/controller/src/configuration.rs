@@ -251,6 +251,7 @@ impl Configuration {
             management: &self.management,
         };
         let of_acls = of_acls.into_iter().chain(of_zones).chain(of_cookies);
+        let of_acls = of_acls.chain(acl::flow_limit_warnings(desired, interfaces));
         let of_acls = of_acls.chain(nat::warnings(desired, around));
         let of_acls = of_acls.chain(ipfix::warnings(desired));
         found.chain(self.overlaps()).chain(shared).chain(of_acls).collect()

@@ -162,6 +162,9 @@ reasons! {
     TcpReopening "tcp-reopening" "SYN-ACK of a connection that still seems open: the repeated SYN will replace it";
     FlowTableFull "flow-table-full" "first packet of a flow, while the flow table has no room";
     FlowSourceLimit "flow-source-limit" "first packet of a flow, while its source has as many flows as it may have";
+    FlowPrefixLimit "flow-prefix-limit" "first packet of a flow, while the prefix of its source has as many flows as it may have";
+    FlowZoneLimit "flow-zone-limit" "first packet of a flow, while the zone it comes from has as many flows as it may have";
+    FlowVrfLimit "flow-vrf-limit" "first packet of a flow, while its VRF has as many flows as it may have";
     FlowContended "flow-contended" "first packet of a flow, while another worker changes the same place of the flow table";
     Nat44NoPort "nat44-no-port" "packet that cannot be translated: no external port is free";
     Nat44Quota "nat44-quota" "packet that cannot be translated: its subscriber has as many ports or port sets as it may have";

@@ -53,6 +53,7 @@ pub fn desired<'a>(
         entries::nat_mapping(&mut tally, mapping.clone());
     }
     desired.ipfix.iter().for_each(|it| entries::ipfix(&mut tally, it.clone()));
+    desired.flow_limits.iter().for_each(|it| entries::flow_limits(&mut tally, it));
     add_punts(&mut tally, &desired.punts, &defaults.punts);
     for route in routes {
         entries::static_route(&mut tally, route.clone());

@@ -121,6 +121,38 @@ pub fn ipfix(tally: &mut Tally, ipfix: v1::Ipfix) {
     }
 }
 
+/// The lengths of the prefixes whose flows are counted where none are configured: IPv4 and IPv6.
+pub const FLOW_PREFIXES: [u32; 2] = [24, 56];
+
+/// The limits of flows, if there is one.
+pub fn flow_limits(tally: &mut Tally, limits: &v1::FlowLimits) {
+    let is_any =
+        |it: &v1::FlowLimit| (it.live, it.half_open, it.new_per_second) != (None, None, None);
+    let or = |length: u32, default| if length == 0 { default } else { length };
+    let prefix = |it: v1::FlowLimit| {
+        let [ip4, ip6] = FLOW_PREFIXES;
+        v1::FlowLimit {
+            ip4_length: or(it.ip4_length, ip4),
+            ip6_length: or(it.ip6_length, ip6),
+            ..it
+        }
+    };
+    let named = |all: &[v1::FlowLimit]| {
+        let mut all: Vec<_> = all.iter().filter(|it| is_any(it)).cloned().collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    };
+    let entry = v1::FlowLimits {
+        host: limits.host.clone().filter(is_any),
+        prefix: limits.prefix.clone().filter(is_any).map(prefix),
+        zones: named(&limits.zones),
+        vrfs: named(&limits.vrfs),
+    };
+    if entry != v1::FlowLimits::default() {
+        tally.add(Kind::FlowLimits, "flow-limits".to_owned(), &entry);
+    }
+}
+
 /// The settings of a plugin at an interface.
 pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8]) {
     tally.add(Kind::Plugins, format!("{interface} {plugin}"), &settings.to_vec());

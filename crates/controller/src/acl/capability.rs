@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use stoa_yang::error::ValidationErrors;
 
-use super::{attach, interfaces, rules, state, zones};
+use super::{attach, flow_limits, interfaces, rules, state, zones};
 use crate::capability::{Capability, Facts, Page, Settings, Translated};
 
 /// The capability.
@@ -26,6 +26,7 @@ impl Capability for AccessLists {
         translated.desired.acl_rules = rules::rules(acls, errors);
         attach::attach(settings, translated, errors);
         zones::translate(settings, translated, errors);
+        translated.desired.flow_limits = flow_limits::translate(&acls.flow_limits);
         interfaces::check(acls, errors);
     }
 

@@ -33,6 +33,7 @@ pub(super) fn difference(
         zone_pairs,
         nat,
         ipfix,
+        flow_limits,
     } = new;
     let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
     // Configurations share interfaces and routes that have not changed.
@@ -77,6 +78,8 @@ pub(super) fn difference(
         rules: (held.rules != *rules).then(all_rules),
         nat: (held.nat != *nat).then(|| nat.clone().unwrap_or_default()),
         ipfix: (held.ipfix != *ipfix).then(|| ipfix.clone().unwrap_or_default()),
+        flow_limits: (held.flow_limits != *flow_limits)
+            .then(|| flow_limits.clone().unwrap_or_default()),
         multipath: (held.multipath != *multipath).then(|| multipath.unwrap_or_default()),
         workers: (held.workers != *workers).then(|| workers.clone().unwrap_or_default()),
         limits: (held.limits != *limits).then(|| limits.unwrap_or_default()),

@@ -101,6 +101,7 @@ pub(crate) fn translate(
         zone_pairs: Vec::new(),
         nat: None,
         ipfix: None,
+        flow_limits: None,
     };
     let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
     let management = Management::default();

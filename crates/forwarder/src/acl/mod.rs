@@ -67,10 +67,12 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// Of a flow that a rule admits. `is_last`: no other one is asked about its packet.
-    fn admission(self, policy: Policy, is_last: bool) -> Admission {
+    /// Of a flow that a rule admits. `is_last`: no other one is asked about its packet, which the interface `received`
+    /// has received.
+    fn admission(self, policy: Policy, is_last: bool, received: u32) -> Admission {
         let (Self { rule, profile, .. }, Policy { epoch, has_outputs, .. }) = (self, policy);
-        Admission { epoch, rule, profile, is_confirmed: is_last || !has_outputs }
+        let is_confirmed = is_last || !has_outputs;
+        Admission { epoch, rule, profile, is_confirmed, received }
     }
 }
 

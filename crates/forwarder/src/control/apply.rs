@@ -364,6 +364,7 @@ impl ForwarderState {
         all.zone_pairs = self.all_zone_pairs(desired);
         all.nat = Some(super::desired::Nat::default());
         all.ipfix = Some(crate::ipfix::Settings::default());
+        all.flow_limits = Some(super::desired::FlowLimits::default());
         all
     }
 }

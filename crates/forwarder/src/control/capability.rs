@@ -230,6 +230,7 @@ capabilities! {
     origin_features: super::output_features::OriginFeatures,
     policy: super::policy::ActiveRules,
     acl: super::acl::AccessListState,
+    flow_limits: super::flow_limits::FlowLimitState,
     nat: super::nat::NatState,
     ipfix: super::ipfix::Export,
     neighbors: super::neighbors::Neighbors,

@@ -22,6 +22,7 @@ mod duplicate_detection;
 mod features;
 mod fib;
 pub(crate) mod file_access;
+mod flow_limits;
 mod flow_service;
 mod forwarder_state;
 mod host_interfaces;

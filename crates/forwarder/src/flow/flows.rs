@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stoa_engine::clock;
-use stoa_engine::counters::Counter;
 use stoa_engine::quiescence::Quiescence;
 use stoa_tables::flow_table::{FlowCapacity, FlowError, FlowReader, FlowTable, Secret};
 use stoa_tables::lpm::Kernel;
 
 use super::alg::{AlgFlows, Expectations};
+pub use super::flow_counts::{FlowCounts, FlowSums};
+use super::limits::FlowLimits;
 use super::profiles::Profiles;
 use super::selection::{Selection, SharedSelection};
 use super::splice::Splices;
@@ -29,37 +30,6 @@ pub struct Now {
     pub tick: u32,
     /// Milliseconds.
     pub ms: u32,
-}
-
-/// What became of flows, on one worker.
-#[derive(Default)]
-#[repr(align(64))]
-pub struct FlowCounts {
-    /// Flows created.
-    pub created: Counter,
-    /// Flows that ended by their timeout.
-    pub expired: Counter,
-    /// Flows that gave way to others, because the table was nearly full.
-    pub evicted: Counter,
-    /// Packets dropped because the table was full.
-    pub refused: Counter,
-    /// Packets dropped because their source had as many flows as it may have.
-    pub source_limited: Counter,
-    /// Flows that were cleared.
-    pub(super) removed: Counter,
-    /// Which call of [`Flows::clear`] or [`Flows::clear_selected`] the worker has followed.
-    pub(super) followed: AtomicU32,
-}
-
-/// Counts of all workers together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // as in `FlowCounts`
-pub struct FlowSums {
-    pub created: u64,
-    pub expired: u64,
-    pub evicted: u64,
-    pub refused: u64,
-    pub source_limited: u64,
 }
 
 /// One table: a family.
@@ -91,6 +61,7 @@ pub struct Flows {
     translated: AtomicU32,
     exports: Exports,
     expectations: Expectations,
+    limits: FlowLimits,
 }
 
 /// How many flows fit.
@@ -173,6 +144,7 @@ impl Flows {
             translated: AtomicU32::new(0),
             exports: Exports::new(random::<1>()[0]),
             expectations: Expectations::new(random::<1>()[0] as u32),
+            limits: FlowLimits::new(workers, [random(), random()]),
         })
     }
 
@@ -285,6 +257,12 @@ impl Flows {
     #[inline(always)]
     pub fn exports(&self) -> &Exports {
         &self.exports
+    }
+
+    /// The limits of hosts, prefixes, zones and VRFs.
+    #[inline(always)]
+    pub fn limits(&self) -> &FlowLimits {
+        &self.limits
     }
 
     /// The dynamic mappings of address translation.

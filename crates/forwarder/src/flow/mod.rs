@@ -23,10 +23,12 @@ pub mod fields;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod fields_avx2;
+mod flow_counts;
 pub mod flow_words;
 pub mod flows;
 pub mod foreign;
 pub mod fragments;
+pub mod limits;
 pub mod profiles;
 pub mod quoted;
 pub mod selection;

@@ -6,6 +6,7 @@
 mod alg;
 mod answer;
 mod create;
+mod limited;
 mod pieces;
 mod seen;
 mod spliced;
@@ -117,6 +118,9 @@ pub struct Side {
     cleared: u32,
     selection: Selection,
     sweep: Option<u32>,
+    /// Which limits this side counts flows by, and where it goes on to count them anew.
+    limited: u32,
+    uncounted: Option<u32>,
     /// Whether the vector that is being processed has created flows, and has asked for free ids.
     has_created: bool,
     has_reclaimed: bool,
@@ -143,6 +147,8 @@ impl Side {
             cleared: flows.cleared(),
             selection: Selection::default(),
             sweep: None,
+            limited: flows.limits().version(),
+            uncounted: None,
             has_created: false,
             has_reclaimed: false,
             carried: None,

@@ -22,6 +22,8 @@ pub(super) struct First<'a> {
     pub(super) ports: u32,
     /// Its flow that rules have admitted, of this worker.
     pub(super) untranslated: Option<u32>,
+    /// The interface that has received it.
+    pub(super) received: u32,
 }
 
 impl First<'_> {

@@ -221,7 +221,8 @@ impl Slow<'_> {
         }
         let is_outside = self.nat.is_outside(vector.rx_if[lane]);
         let packet = seen(vector, &header, lane);
-        let first = First { packet, key, ports, untranslated };
+        let received = vector.rx_if[lane];
+        let first = First { packet, key, ports, untranslated, received };
         let (shared, nat, policy, now) = (self.shared, self.nat, self.policy, self.now);
         let (side, worker) = (&mut *self.side, &mut *self.worker);
         let mut maker = Maker { shared, nat, policy, side, worker, now };

@@ -214,7 +214,7 @@ mod tests {
             let now = Now { tick: side.flows().now(stoa_engine::clock::tsc()).tick, ms: 0 };
             let [first, reply_key] = [first, reply].map(key);
             let uses = Uses { number: 1, is_inbound, ..Uses::default() };
-            let translation = Translation { reply_key, uses, epoch: 1, has_rules: false };
+            let translation = Translation { reply_key, uses, epoch: 1, has_rules: false, received: 0 };
             let packet = Seen { bytes: &[], kind: Kind(UDP.into()), place: Place(28) };
             let created = side.create_translated(first, &packet, &translation, now);
             prop_assume!(created == Opened::New);

@@ -54,7 +54,8 @@ impl Maker<'_> {
         let (epoch, has_rules) = self.policy.map_or((0, true), |it| (it.epoch, !it.is_bare));
         for at in 0..Ports::MOST {
             let Some(reply_key) = reply_key(at) else { break };
-            let it = Translation { reply_key, uses, epoch, has_rules };
+            let received = first.received;
+            let it = Translation { reply_key, uses, epoch, has_rules, received };
             let opened = match taken {
                 Some(former) => {
                     self.side.replace_by_translated(former, &first.packet, &it, self.now)

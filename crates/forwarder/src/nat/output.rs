@@ -176,7 +176,10 @@ impl<'a> Slow<'a> {
             _ => {}
         }
         let packet = seen(vector, &header, lane);
-        let first = First { packet, key, ports, untranslated };
+        // What the router itself sends comes from no zone.
+        let is_own = vector.flags[lane] & flags::OWN != 0;
+        let received = if is_own { u32::MAX } else { vector.rx_if[lane] };
+        let first = First { packet, key, ports, untranslated, received };
         let (shared, nat, policy, now) = (self.shared, self.nat, self.policy, self.now);
         let (side, worker) = (&mut *self.side, &mut *self.worker);
         let mut maker = Maker { shared, nat, policy, side, worker, now };

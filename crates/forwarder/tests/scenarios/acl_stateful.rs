@@ -73,6 +73,12 @@ pub fn there(numbers: (u32, u32), flags: u8, data: usize) -> [Vec<u8>; 2] {
     Segment { ends: (1, 2), ports: (4000, 80), numbers, flags, data }.packets()
 }
 
+/// A SYN the same way from another port.
+pub fn syn_from(port: u16) -> [Vec<u8>; 2] {
+    let (ports, numbers, flags) = ((port, 80), (100, 0), flag::SYN);
+    Segment { ends: (1, 2), ports, numbers, flags, data: 0 }.packets()
+}
+
 /// The other way.
 pub fn back(numbers: (u32, u32), flags: u8, data: usize) -> [Vec<u8>; 2] {
     Segment { ends: (2, 1), ports: (80, 4000), numbers, flags, data }.packets()

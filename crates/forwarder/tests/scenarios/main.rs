@@ -3,6 +3,7 @@
 
 mod acl;
 mod acl_changes;
+mod acl_flow_limits;
 mod acl_flow_pressure;
 mod acl_flow_profile;
 mod acl_flow_selection;

@@ -1,6 +1,7 @@
 //! Access control lists: ietf-access-control-list, stoa-acl.
 
 use serde::Deserialize;
+use stoa_api::v1;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
@@ -15,6 +16,8 @@ pub struct Acls {
     pub zones: Zones,
     #[serde(rename = "stoa-acl:zone-pairs")]
     pub zone_pairs: ZonePairs,
+    #[serde(rename = "stoa-acl:flow-limits")]
+    pub flow_limits: v1::FlowLimits,
 }
 
 #[derive(Debug, Default, Deserialize)]

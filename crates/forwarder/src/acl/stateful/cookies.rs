@@ -265,8 +265,9 @@ impl<F: Family> AclNode<F> {
         let fields = vector.known_fields()?;
         let key = F::flow_key(fields, lane, self.vrf_of(vector, lane));
         let (packet, now) = (seen(vector, fields, lane), self.tracking.now);
+        let admission = rule.admission(policy, true, vector.rx_if[lane]);
         let side: &mut Side = tracker(cx)?.of(F::IS_IP4);
-        match side.create(key, &packet, rule.admission(policy, true), now) {
+        match side.create(key, &packet, admission, now) {
             Opened::New => vector.flags[lane] |= tracked(false),
             // Of the same vector: it counts the next packet.
             Opened::Existing(_) | Opened::Untracked | Opened::PortTaken => {}

@@ -61,7 +61,8 @@ impl<F: Family> AclNode<F> {
         let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
         let key = F::flow_key(fields, lane, vrf);
         let it = side.expectations().take(&ExpectedKey::of(&key), now.tick)?;
-        let opened = side.create_expected(key, &packet, (&it, policy.epoch), now);
+        let begins = (&it, policy.epoch, vector.rx_if[lane]);
+        let opened = side.create_expected(key, &packet, begins, now);
         if matches!(opened, Opened::New) {
             side.expectations().counts().note_begun();
         } else {

@@ -38,6 +38,7 @@ struct Judged<'a> {
     /// The flow that an input node has found; an output node: none.
     known: Match,
     flags: u16,
+    received: u32,
     now: Now,
     /// It is from the router itself, or for it, so that no list sees the other direction; or it has an address of the
     /// router, or goes no further.
@@ -169,6 +170,7 @@ fn judged<'a, F: Family>(
         ports: fields.ports[lane],
         known: tracking.known[lane],
         flags: vector.flags[lane],
+        received: vector.rx_if[lane],
         now: tracking.now,
         // An output node sees packets that are forwarded, or that the router sends.
         begins_none: is_stateful
@@ -185,7 +187,7 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
     if task.place.is_to_router() {
         return Settled::Pass(0);
     }
-    let admission = rule.admission(task.policy, task.place.is_last());
+    let admission = rule.admission(task.policy, task.place.is_last(), judged.received);
     if judged.flags & flags::TRACKED != 0 {
         // Its flow has counted it at the input, and goes on if only the output keeps it.
         let found = side.find(&judged.key).filter(|found| side.owns(*found));

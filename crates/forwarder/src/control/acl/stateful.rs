@@ -173,7 +173,7 @@ impl ForwarderState {
     }
 
     /// What became of flows, by family.
-    pub(in crate::control) fn flow_counts(&self) -> Vec<v1::FlowCounts> {
+    pub fn flow_counts(&self) -> Vec<v1::FlowCounts> {
         let of = |family: u32| {
             let sums = self.shared.flows.sums(family == 4);
             let FlowSums { created, expired, evicted, refused, source_limited } = sums;

@@ -326,6 +326,11 @@ impl ForwarderState {
         Ok(())
     }
 
+    /// The number of a zone that interfaces are in, or that a pair names, without `router`.
+    pub(in crate::control) fn zone_number(&self, zone: &str) -> Option<u8> {
+        self.capabilities.acl.zones.numbers.get(zone).copied()
+    }
+
     /// The argument of the output features of an interface in this zone ("": in none); 0: they are off.
     pub(in crate::control) fn zone_argument(&self, zone: &str) -> u32 {
         let zones = &self.capabilities.acl.zones;
@@ -338,6 +343,8 @@ impl ForwarderState {
         for node in OUTPUT_NODES {
             self.shared.set_feature(index, node, self.zone_argument(zone));
         }
+        let number = self.capabilities.acl.zones.number(zone).unwrap_or(0);
+        self.shared.flows.limits().set_zone_of(index, number);
         self.set_zone_input(index, zone);
     }
 

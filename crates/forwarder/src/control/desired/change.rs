@@ -9,8 +9,8 @@ use stoa_ports::PortConfig;
 
 use super::pacer::{Pacer, Pause};
 use super::{
-    AclRule, AclRuleKey, DesiredState, Interface, Nat, Prefix, Route, Rule, ValidationErrors,
-    Workers, ZonePair, ZonePairKey, address,
+    AclRule, AclRuleKey, DesiredState, FlowLimits, Interface, Nat, Prefix, Route, Rule,
+    ValidationErrors, Workers, ZonePair, ZonePairKey, address,
 };
 use crate::control::desired_port;
 use crate::control::limits::LimitOverrides;
@@ -47,6 +47,8 @@ pub struct DesiredChange {
     pub nat: Option<Nat>,
     /// Export by IPFIX.
     pub ipfix: Option<Settings>,
+    /// Limits of flows.
+    pub flow_limits: Option<FlowLimits>,
     /// Policers; one that is removed has its default limits.
     pub punts: Changes<Class, Limit>,
     /// Most packets in reassembly, in all and per source.
@@ -101,6 +103,7 @@ impl DesiredChange {
         }
         change.set_nat(message.nat.as_ref(), &mut errors);
         change.set_ipfix(message.ipfix.as_ref(), &mut errors);
+        change.set_flow_limits(message.flow_limits.as_ref(), &mut errors);
         if errors.0.is_empty() { Ok(change) } else { Err(errors.0) }
     }
 
@@ -126,6 +129,7 @@ impl DesiredChange {
         change.add_zone_pairs(&message.zone_pairs, errors);
         change.set_nat(message.nat.as_ref(), errors);
         change.set_ipfix(message.ipfix.as_ref(), errors);
+        change.set_flow_limits(message.flow_limits.as_ref(), errors);
         change
     }
 
@@ -217,6 +221,7 @@ impl DesiredChange {
             limits: (held.limits != new.limits).then_some(new.limits),
             nat: (held.nat != new.nat).then_some(new.nat),
             ipfix: (held.ipfix != new.ipfix).then_some(new.ipfix),
+            flow_limits: (held.flow_limits != new.flow_limits).then_some(new.flow_limits),
             rules: (held.rules != new.rules).then_some(new.rules),
             reassembly: (held.reassembly != new.reassembly).then_some(new.reassembly),
             hash_seed: (held.hash_seed != new.hash_seed).then_some(new.hash_seed),

@@ -85,6 +85,9 @@ impl Held {
             rules: change.rules.map(|it| std::mem::replace(&mut desired.rules, it)),
             nat: change.nat.map(|it| std::mem::replace(&mut desired.nat, it)),
             ipfix: change.ipfix.map(|it| std::mem::replace(&mut desired.ipfix, it)),
+            flow_limits: change
+                .flow_limits
+                .map(|it| std::mem::replace(&mut desired.flow_limits, it)),
             reassembly: change.reassembly.map(|it| std::mem::replace(&mut desired.reassembly, it)),
             hash_seed: change.hash_seed.map(|it| std::mem::replace(&mut desired.hash_seed, it)),
             // A log that was never set cannot be set back.

@@ -7,6 +7,7 @@ mod bfd;
 mod change;
 mod check;
 mod cross_connect;
+mod flow_limits;
 mod flow_profile;
 mod held;
 mod interface;
@@ -26,6 +27,7 @@ mod zones;
 pub use acl::{AclRule, AclRuleKey, AclSets, Fragments, RuleOfList};
 pub use advertising::{Advertisement, Discovery};
 pub use change::{Changes, DesiredChange};
+pub use flow_limits::FlowLimits;
 pub(in crate::control) use held::Held;
 pub(in crate::control) use nat::NatAlgs;
 pub use nat::{Nat, NatBackend, NatBlocks, NatMapping, NatPolicy, NatRemote};
@@ -266,6 +268,8 @@ pub struct DesiredState {
     pub nat: Nat,
     /// Export by IPFIX; without collectors, nothing is exported.
     pub ipfix: Settings,
+    /// Limits of flows.
+    pub flow_limits: FlowLimits,
     /// Permanent neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
     /// Policers that differ from their defaults.

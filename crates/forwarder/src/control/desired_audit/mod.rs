@@ -182,6 +182,7 @@ impl ForwarderState {
                     | Kind::NatPolicies
                     | Kind::NatMappings
                     | Kind::Ipfix
+                    | Kind::FlowLimits
                     | Kind::Punts
                     | Kind::Reassembly
                     | Kind::Multipath
@@ -214,6 +215,9 @@ impl ForwarderState {
         }
         if kinds.contains(&Kind::Ipfix) {
             some.ipfix = all.ipfix;
+        }
+        if kinds.contains(&Kind::FlowLimits) {
+            some.flow_limits = all.flow_limits;
         }
         some
     }

@@ -216,11 +216,11 @@ impl Side {
         &mut self,
         key: FlowKey,
         packet: &Seen<'_>,
-        (it, epoch): (&Expectation, u16),
+        (it, epoch, received): (&Expectation, u16, u32),
         now: Now,
     ) -> Opened {
         let (rule, profile) = (it.rule | EXPECTED, it.profile);
-        let admission = Admission { epoch, rule, profile, is_confirmed: true };
+        let admission = Admission { epoch, rule, profile, is_confirmed: true, received };
         let (Some(becomes), Tuple::Ip4(of)) = (it.becomes, key.tuple) else {
             return self.create(key, packet, admission, now);
         };
@@ -257,7 +257,8 @@ impl Side {
         let (rule, profile) = (flow.rule(), profile_of(flow.class()));
         let is_expected = rule & EXPECTED != 0;
         if is_expected {
-            self.judge(id, Admission { epoch, rule, profile, is_confirmed: true }, now);
+            let (is_confirmed, received) = (true, 0);
+            self.judge(id, Admission { epoch, rule, profile, is_confirmed, received }, now);
         }
         is_expected
     }

@@ -15,7 +15,6 @@ impl Side {
             Ok(new) => new,
             Err(opened) => return opened,
         };
-        self.make_room(self.kind(false));
         match self.insert(&new, packet, now) {
             Ok(_) => Opened::New,
             Err(opened) => opened,
@@ -30,8 +29,8 @@ impl Side {
         admission: Admission,
     ) -> Result<NewFlow, Opened> {
         let Admission { epoch, rule, profile, .. } = admission;
-        let flags = admission.flags(0);
-        let mut new = NewFlow { epoch, rule, flags, ..NewFlow::new(key, reply_key) };
+        let (flags, zone_pair) = (admission.flags(0), self.received_by(admission.received));
+        let mut new = NewFlow { epoch, rule, flags, zone_pair, ..NewFlow::new(key, reply_key) };
         if packet.kind.protocol() == protocol::TCP {
             let options = self.profiles.options(with_profile(Class::TcpOpening, profile));
             match step::open(packet, options) {
@@ -50,7 +49,7 @@ impl Side {
         Ok(new)
     }
 
-    /// Creates a flow by its first packet; its id.
+    /// Creates a flow by its first packet; its id. There is room for one that is translated.
     pub(super) fn insert(
         &mut self,
         new: &NewFlow,
@@ -58,17 +57,24 @@ impl Side {
         now: Now,
     ) -> Result<u32, Opened> {
         let look = now.tick.wrapping_add(self.profiles.timeouts[usize::from(new.class)]);
+        let held = self.hold(new, now)?;
+        if new.reply_key.is_none() {
+            // What a limit refuses takes no room from others.
+            self.make_room(self.kind(false));
+        }
         let refused = match self.owner.create(new, now.tick, look) {
             Ok(Created::New(id)) => {
+                self.keep_hold(id, held);
                 if new.reply_key.is_some() {
                     self.flows.note_translated(true);
                 }
                 return self.begin_flow(id, packet, now).map(|()| id);
             }
-            Ok(Created::Existing(found)) => return Err(Opened::Existing(found)),
-            Err(refused) => refused,
+            Ok(Created::Existing(found)) => Opened::Existing(found),
+            Err(refused) => self.refusal(refused),
         };
-        Err(self.refusal(refused))
+        self.undo_hold(held);
+        Err(refused)
     }
 
     /// What becomes of a packet whose flow the table refuses.

@@ -4,6 +4,7 @@ use stoa_tables::flow_table::{Direction, FlowKey, Match};
 use stoa_wire::tcp_options::{SynOptions, Timestamps};
 
 use super::alg::added_by_gateway;
+use super::limited::{half_open_to, with_half_open_to};
 use super::{Seen, Side};
 use crate::flow::profiles::without_profile;
 use crate::flow::splice::{Opening, Splice};
@@ -77,8 +78,9 @@ impl Side {
     pub fn note_half_open(&self, id: u32, zone: u8) {
         let flow = self.owner.entry(id);
         let is_opening = without_profile(flow.class()) == Class::TcpOpening as u8;
-        if is_opening && flow.zone_pair() == 0 && !self.is_spliced(id) {
-            flow.set_zone_pair(zone.into());
+        let zone_pair = flow.zone_pair();
+        if is_opening && half_open_to(zone_pair) == 0 && !self.is_spliced(id) {
+            flow.set_zone_pair(with_half_open_to(zone_pair, zone));
             self.flows.syn_cookies().opened(zone.into());
         }
     }
@@ -87,10 +89,11 @@ impl Side {
     #[inline]
     pub(super) fn note_opened(&self, id: u32) {
         let flow = self.owner.entry(id);
-        let zone = flow.zone_pair();
-        if zone != 0 {
-            flow.set_zone_pair(0);
-            self.flows.syn_cookies().closed(zone.into());
+        let zone_pair = flow.zone_pair();
+        if half_open_to(zone_pair) != 0 {
+            flow.set_zone_pair(with_half_open_to(zone_pair, 0));
+            self.flows.syn_cookies().closed(half_open_to(zone_pair).into());
         }
+        self.flows.limits().opened((self.is_ip4, id));
     }
 }

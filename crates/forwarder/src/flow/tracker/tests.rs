@@ -1,5 +1,6 @@
 //! The tracker against a naive model with a clock, and flows that give way.
 
+mod limited;
 mod pressure;
 mod steady;
 
@@ -14,7 +15,8 @@ use stoa_tables::lpm::Kernel;
 use super::*;
 use crate::flow::fields::{Kind, Place};
 
-const ADMITTED: Admission = Admission { epoch: 1, rule: 7, profile: 0, is_confirmed: true };
+const ADMITTED: Admission =
+    Admission { epoch: 1, rule: 7, profile: 0, is_confirmed: true, received: 0 };
 
 fn flows(capacity: u32) -> (Arc<Flows>, FlowTracker) {
     // Its only worker is offline: a grace period ends at once.
@@ -168,7 +170,7 @@ fn a_suspended_flow_is_admitted_again() {
     let id = side.find(&key).and_then(Match::id).unwrap();
     side.suspend(id);
     assert_ne!(side.reader().entry(id).flags() & SUSPENDED, 0);
-    let anew = Admission { epoch: 2, rule: 9, profile: 3, is_confirmed: true };
+    let anew = Admission { epoch: 2, rule: 9, profile: 3, ..ADMITTED };
     side.judge(id, anew, now);
     let flow = side.reader().entry(id);
     assert_eq!(profile_of(flow.class()), 3);

@@ -5,6 +5,7 @@ use stoa_tables::flow_table::{
     Created, Direction, FlowEntry, FlowKey, Kind as Memory, Match, NewFlow, Tuple,
 };
 
+use super::limited::half_open_to;
 use super::pieces::Passed;
 use super::spliced::SPLICED;
 use super::{Admission, Opened, SUSPENDED, Seen, Side};
@@ -72,6 +73,8 @@ pub struct Translation {
     pub epoch: u16,
     /// As above.
     pub has_rules: bool,
+    /// The interface that has received the first packet.
+    pub received: u32,
 }
 
 /// Whether the packets of a flow in a direction have the same destination on both sides of the router.
@@ -88,8 +91,10 @@ fn destination_stays(flow: &FlowEntry<'_>, direction: Direction) -> bool {
 
 /// What has to be released when a flow is over.
 pub(super) struct Ended {
+    /// Its family and id; `None`: limits do not count it.
+    of: Option<(bool, u32)>,
     /// The zone to which it is half open; 0: it is not.
-    zone: u16,
+    zone: u8,
     is_translated: bool,
     /// Its mapping, the external end, and the host at the other end.
     mapping: Option<(u32, End, u32)>,
@@ -103,13 +108,18 @@ impl Ended {
         let is_translated = flow.has_second();
         let (mapping, block) =
             if is_translated { (mapping_of(flow), block_of(flow)) } else { (None, None) };
-        Self { zone: flow.zone_pair(), is_translated, mapping, block }
+        let is_ip4 = matches!(flow.kind(), Memory::Ip4 | Memory::TranslatedIp4);
+        let (of, zone) = (Some((is_ip4, flow.id())), half_open_to(flow.zone_pair()));
+        Self { of, zone, is_translated, mapping, block }
     }
 
     #[inline]
     pub(super) fn note(&self, flows: &Flows) {
         if self.zone != 0 {
             flows.syn_cookies().closed(self.zone.into());
+        }
+        if let Some(of) = self.of {
+            flows.limits().end(of);
         }
         if self.is_translated {
             flows.note_translated(false);
@@ -183,8 +193,9 @@ impl Side {
         it: &Translation,
         now: Now,
     ) -> Opened {
-        let admission =
-            Admission { epoch: it.epoch, rule: 0, profile: 0, is_confirmed: !it.has_rules };
+        let Translation { epoch, received, .. } = *it;
+        let is_confirmed = !it.has_rules;
+        let admission = Admission { epoch, rule: 0, profile: 0, is_confirmed, received };
         let new = match self.new_flow((key, Some(it.reply_key)), packet, admission) {
             Ok(new) => new,
             Err(opened) => return opened,
@@ -218,6 +229,7 @@ impl Side {
         self.flows.note_translated(true);
         self.note_uses(id, it.uses);
         self.export.began(&self.reader.entry(id));
+        self.recount(id);
         let flow = self.owner.entry(id);
         flow.count(Direction::Original, 1, packet.place.length().into());
         self.has_created = true;
@@ -265,7 +277,8 @@ impl Side {
 
     /// A flow that was taken has no successor.
     pub fn give_up(&self, taken: &NewFlow) {
-        Ended { zone: taken.zone_pair, is_translated: false, mapping: None, block: None }
+        let zone = half_open_to(taken.zone_pair);
+        Ended { of: None, zone, is_translated: false, mapping: None, block: None }
             .note(&self.flows);
     }
 
@@ -331,6 +344,7 @@ impl Side {
     #[cold]
     pub fn settle(&mut self, id: u32, epoch: u16, now: Now) {
         let profile = crate::flow::profiles::profile_of(self.reader.entry(id).class());
-        self.judge(id, Admission { epoch, rule: 0, profile, is_confirmed: true }, now);
+        let (rule, is_confirmed, received) = (0, true, 0);
+        self.judge(id, Admission { epoch, rule, profile, is_confirmed, received }, now);
     }
 }

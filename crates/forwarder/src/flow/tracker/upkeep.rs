@@ -61,7 +61,7 @@ impl Side {
             self.sweep = None;
         }
         self.pieces.sweep(now.tick);
-        let mut has_more = self.clear_some();
+        let mut has_more = self.clear_some() | self.recount_some();
         let counts = self.flows.counts(self.is_ip4, self.worker);
         if let Some(counts) = counts.filter(|_| self.sweep.is_none()) {
             counts.followed.store(self.cleared, Ordering::Release);

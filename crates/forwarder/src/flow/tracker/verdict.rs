@@ -59,6 +59,8 @@ pub struct Admission {
     pub profile: u8,
     /// Whether no output decides about the packet any more.
     pub is_confirmed: bool,
+    /// The interface that has received the packet, where it may begin a flow.
+    pub received: u32,
 }
 
 impl Admission {

@@ -222,7 +222,23 @@ pub(super) fn everything() -> v1::Desired {
         }],
         nat: Some(nat()),
         ipfix: Some(ipfix()),
+        flow_limits: Some(flow_limits()),
         punts: vec![punt("arp", 100), punt("nd", 0)],
+    }
+}
+
+/// Limits of each kind.
+fn flow_limits() -> v1::FlowLimits {
+    let limit = |name: &str, live| v1::FlowLimit {
+        name: name.into(),
+        live: Some(live),
+        ..v1::FlowLimit::default()
+    };
+    v1::FlowLimits {
+        host: Some(limit("", 100)),
+        prefix: Some(v1::FlowLimit { ip4_length: 20, ..limit("", 1_000) }),
+        zones: vec![limit("lan", 10_000)],
+        vrfs: vec![limit("", 20_000), limit("red", 10)],
     }
 }
 

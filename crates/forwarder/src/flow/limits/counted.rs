@@ -1,0 +1,275 @@
+//! What is counted of flows: one counter, and an exact table of counters of hosts or prefixes.
+//!
+//! A counter of the table is a word with the tag of its host and how many flows it has, changed by compare-and-swap.
+//! A flow keeps the place of its counter, which stays where it is until the last flow is gone, and is then free for
+//! another host. A host has two buckets by a hash with a secret, and takes a counter of the emptier one: with twice as
+//! many counters as flows, one is free.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use stoa_engine::prepared::Prepared;
+use stoa_tables::flow_hash::fold_product;
+use zerocopy::FromZeros;
+
+use super::{Measure, UNLIMITED};
+
+/// Counters of a bucket.
+const BUCKET: usize = 8;
+/// The most counters of a table; a flow keeps the number of one in 32 bits.
+const COUNTERS: usize = 1 << 27;
+/// How often a word is read again that other workers change meanwhile.
+const TURNS: usize = 16;
+/// What the secret is mixed into.
+const FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
+/// Bits of a word that count flows: more than all tables have. The others are the tag.
+const LIVE: u64 = (1 << 26) - 1;
+
+/// What somebody may have; [`UNLIMITED`]: as much as there is room.
+pub(super) struct Bounds([AtomicU32; Measure::ALL.len()]);
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self(Measure::ALL.map(|_| AtomicU32::new(UNLIMITED)))
+    }
+}
+
+impl Bounds {
+    pub(super) fn set(&self, bounds: [u32; Measure::ALL.len()]) {
+        self.0.iter().zip(bounds).for_each(|(to, bound)| to.store(bound, Relaxed));
+    }
+
+    fn get(&self, measure: Measure) -> u32 {
+        self.0[measure as usize].load(Relaxed)
+    }
+
+    /// Whether anything is limited, so that flows are counted.
+    #[inline]
+    pub(super) fn is_any(&self) -> bool {
+        self.0.iter().any(|bound| bound.load(Relaxed) != UNLIMITED)
+    }
+}
+
+/// A flow that is to be counted.
+#[derive(Clone, Copy)]
+pub(super) struct Beginning {
+    /// Whether it is half open.
+    pub(super) is_half_open: bool,
+    /// The second at which it begins; `None`: it is not new, and no limit holds it up.
+    pub(super) new_at: Option<u32>,
+}
+
+/// The flows of one host, prefix, zone or VRF, of all workers together.
+#[derive(Debug, Default, FromZeros)]
+pub(super) struct Counted {
+    /// Tag and live flows.
+    word: AtomicU64,
+    /// The second of the last new flow, and how many were new in it.
+    new: AtomicU64,
+    half_open: AtomicU32,
+    _rest: u32,
+}
+
+fn split(new: u64) -> (u32, u32) {
+    ((new >> 32) as u32, new as u32)
+}
+
+impl Counted {
+    /// What it has now, by [`Measure`].
+    pub(super) fn now(&self, tick: u32) -> [u32; Measure::ALL.len()] {
+        let (at, new) = split(self.new.load(Relaxed));
+        let live = (self.word.load(Relaxed) & LIVE) as u32;
+        [live, self.half_open.load(Relaxed), if at == tick { new } else { 0 }]
+    }
+
+    /// Counts a flow whose counter is known.
+    pub(super) fn take(&self, bounds: &Bounds, it: Beginning) -> Result<(), Measure> {
+        let most = if it.new_at.is_some() { bounds.get(Measure::Live) } else { UNLIMITED };
+        // A flood of refused flows only reads.
+        if self.word.load(Relaxed) & LIVE >= most.into() {
+            return Err(Measure::Live);
+        }
+        let before = self.word.fetch_add(1, Relaxed) & LIVE;
+        if before >= most.into() {
+            self.drop_live();
+            return Err(Measure::Live);
+        }
+        self.take_rest(bounds, it)
+    }
+
+    /// Counts what a live flow has beside that. After a refusal it is not live either.
+    fn take_rest(&self, bounds: &Bounds, it: Beginning) -> Result<(), Measure> {
+        if it.is_half_open {
+            let before = self.half_open.fetch_add(1, Relaxed);
+            if it.new_at.is_some() && before >= bounds.get(Measure::HalfOpen) {
+                self.give_back(true);
+                return Err(Measure::HalfOpen);
+            }
+        }
+        let most = bounds.get(Measure::New);
+        if let Some(tick) = it.new_at.filter(|_| most != UNLIMITED)
+            && !self.take_new(tick, most)
+        {
+            self.give_back(it.is_half_open);
+            return Err(Measure::New);
+        }
+        Ok(())
+    }
+
+    /// Counts a new flow, unless there are `most` in this second.
+    fn take_new(&self, tick: u32, most: u32) -> bool {
+        for _ in 0..TURNS {
+            let word = self.new.load(Relaxed);
+            let (at, count) = split(word);
+            // The clock of another worker may be ahead.
+            let is_later = tick.wrapping_sub(at).cast_signed() > 0;
+            let (at, count) = if is_later { (tick, 0) } else { (at, count) };
+            if count >= most {
+                return false;
+            }
+            let next = u64::from(at) << 32 | u64::from(count + 1);
+            if self.new.compare_exchange(word, next, Relaxed, Relaxed).is_ok() {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// A flow that was new was not created after all.
+    pub(super) fn undo_new(&self) {
+        let less = |word: u64| (split(word).1 > 0).then(|| word - 1);
+        let _ = self.new.fetch_update(Relaxed, Relaxed, less);
+    }
+
+    fn drop_live(&self) {
+        let less = |word: u64| (word & LIVE > 0).then(|| word - 1);
+        let _ = self.word.fetch_update(Relaxed, Relaxed, less);
+    }
+
+    /// A flow that it counts is half open no longer.
+    pub(super) fn opened(&self) {
+        let _ = self.half_open.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
+    }
+
+    /// A flow that it counts has ended.
+    pub(super) fn give_back(&self, is_half_open: bool) {
+        if is_half_open {
+            self.opened();
+        }
+        self.drop_live();
+    }
+}
+
+/// Exact counters of hosts or of prefixes.
+pub(super) struct Counters {
+    /// A power of two of them, once somebody is limited. Memory is touched when it is used.
+    all: Prepared<Counted>,
+    /// Only this router knows them: nobody can fill the buckets of others.
+    keys: [u64; 2],
+    pub(super) bounds: Bounds,
+}
+
+impl Counters {
+    pub(super) fn new(keys: [u64; 2]) -> Self {
+        let (all, bounds) = Default::default();
+        Self { all, keys, bounds }
+    }
+
+    /// Makes room for the counters of so many flows; whether there is memory. Only the control thread calls it.
+    pub(super) fn prepare(&self, flows: u64) -> bool {
+        let count = usize::try_from(flows).unwrap_or(COUNTERS).saturating_mul(2);
+        self.all.prepare(count.next_power_of_two().clamp(2 * BUCKET, COUNTERS))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// A counter by its place.
+    #[inline]
+    pub(super) fn get(&self, place: usize) -> Option<&Counted> {
+        self.all.get(place)
+    }
+
+    /// The first places of the two buckets of a name, which differ, and its tag.
+    fn buckets(&self, [name, context]: [u64; 2]) -> ([usize; 2], u64) {
+        let [first, second] = self.keys;
+        let hash = fold_product(name ^ first, (FACTORS[0] ^ second) | 1);
+        let hash = fold_product(hash ^ second ^ context, (FACTORS[1] ^ first.rotate_left(32)) | 1);
+        let tag = fold_product(hash ^ first, (FACTORS[0] ^ second.rotate_left(17)) | 1);
+        let mask = (self.all.len() / BUCKET).saturating_sub(1);
+        let bucket = hash as usize & mask;
+        let other = bucket ^ ((hash >> 32) as usize | 1) & mask;
+        ([bucket * BUCKET, other * BUCKET], tag & !LIVE)
+    }
+
+    /// The place and word of the counter of a name; otherwise of a free one, of the emptier bucket. One that had the
+    /// same tag last comes first: it may know how many flows were new.
+    fn place(&self, (buckets, tag): ([usize; 2], u64)) -> Option<(usize, u64)> {
+        let mut best: Option<((bool, usize), (usize, u64))> = None;
+        for first in buckets {
+            let (mut used, mut free) = (0, None);
+            for (at, counter) in (first..).zip(self.all.get(first..first + BUCKET)?) {
+                let word = counter.word.load(Relaxed);
+                let is_same = word & !LIVE == tag;
+                if word & LIVE > 0 && is_same {
+                    return Some((at, word));
+                } else if word & LIVE > 0 {
+                    used += 1;
+                } else if free.is_none() || is_same {
+                    free = Some((!is_same, (at, word)));
+                }
+            }
+            if let Some((is_other, free)) = free
+                && best.is_none_or(|(least, _)| (is_other, used) < least)
+            {
+                best = Some(((is_other, used), free));
+            }
+        }
+        best.map(|(_, free)| free)
+    }
+
+    /// Counts a flow of a name; the place of its counter. `None`: no counter is free, and the flow is not counted.
+    pub(super) fn take(&self, name: [u64; 2], it: Beginning) -> Result<Option<usize>, Measure> {
+        let of = self.buckets(name);
+        let most = if it.new_at.is_some() { self.bounds.get(Measure::Live) } else { UNLIMITED };
+        for _ in 0..TURNS {
+            let Some((place, word)) = self.place(of) else { break };
+            let Some(counter) = self.all.get(place) else { break };
+            if word & LIVE >= most.into() {
+                return Err(Measure::Live);
+            }
+            // The last flow of another one may have gone with the same count: the tag is compared, too.
+            let next = if word & LIVE > 0 { word + 1 } else { of.1 | 1 };
+            if counter.word.compare_exchange(word, next, Relaxed, Relaxed).is_err() {
+                continue;
+            }
+            if word & !LIVE != of.1 {
+                counter.new.store(0, Relaxed);
+            }
+            return counter.take_rest(&self.bounds, it).map(|()| Some(place));
+        }
+        Ok(None)
+    }
+
+    /// The most that any of some counters has, by [`Measure`].
+    pub(super) fn most_of(
+        &self,
+        places: std::ops::Range<usize>,
+        tick: u32,
+    ) -> [u32; Measure::ALL.len()] {
+        let some = self.all.get(places).unwrap_or_default();
+        some.iter().fold([0; _], |most, counter| {
+            let now = counter.now(tick);
+            std::array::from_fn(|at| u32::max(most[at], now[at]))
+        })
+    }
+
+    /// The sums of all counters, for tests.
+    #[cfg(test)]
+    pub(super) fn sums(&self) -> [u64; 2] {
+        self.all.iter().fold([0; 2], |[live, half], it| {
+            let [its_live, its_half, _] = it.now(0);
+            [live + u64::from(its_live), half + u64::from(its_half)]
+        })
+    }
+}

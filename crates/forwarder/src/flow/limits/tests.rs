@@ -1,0 +1,339 @@
+//! Limits of flows against a naive model, and threads that begin and end flows at the same time.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use stoa_tables::flow_hash::Flow as Ends;
+
+use super::*;
+
+const CAPACITY: u32 = 256;
+
+fn limits_of(limits: &Limits) -> FlowLimits {
+    let all = FlowLimits::new(1, [[1, 2], [3, 4]]);
+    set(&all, limits);
+    all
+}
+
+fn set(all: &FlowLimits, limits: &Limits) {
+    assert!(all.prepare(limits, [CAPACITY; 2]));
+    all.set(limits);
+}
+
+fn four(source: u32, vrf: u16) -> FlowKey {
+    let (destination, source_port, destination_port, protocol) = (9, 1, 2, 6);
+    FlowKey::ip4(Ends { source, destination, source_port, destination_port, protocol }, vrf)
+}
+
+fn six(source: u128) -> FlowKey {
+    let (destination, source_port, destination_port, protocol) = (9, 1, 2, 6);
+    FlowKey::ip6(Ends { source, destination, source_port, destination_port, protocol }, 0)
+}
+
+fn flow(key: FlowKey, zone: u8, is_half_open: bool) -> Flow {
+    Flow { key, zone, is_half_open }
+}
+
+fn live(most: u32) -> Limit {
+    [Some(most), None, None]
+}
+
+#[test]
+fn hosts_and_prefixes_are_counted_by_vrf() {
+    let limits = Limits { host: live(2), prefix: live(4), lengths: [24, 48], ..Limits::default() };
+    let all = limits_of(&limits);
+    let hold = |key| all.hold(&flow(key, 0, false), 7);
+    let host = Err(Reached { of: Of::Host, measure: Measure::Live });
+    let prefix = Err(Reached { of: Of::Prefix, measure: Measure::Live });
+    let first = hold(four(0x0a00_0001, 0)).unwrap();
+    assert!(hold(four(0x0a00_0001, 0)).is_ok());
+    assert_eq!(hold(four(0x0a00_0001, 0)), host);
+    assert!(hold(four(0x0a00_0001, 3)).is_ok(), "another VRF");
+    assert!(hold(four(0x0a00_0002, 0)).is_ok() && hold(four(0x0a00_00ff, 0)).is_ok());
+    assert_eq!(hold(four(0x0a00_0003, 0)), prefix);
+    assert!(hold(four(0x0a00_0100, 0)).is_ok(), "the next prefix");
+    // A refusal has counted nothing: one flow less is one more.
+    all.give_back(first);
+    assert!(hold(four(0x0a00_0003, 0)).is_ok());
+    assert_eq!(hold(four(0x0a00_0001, 0)), prefix);
+    // A /64 is one host, and here a /48 one prefix.
+    let network = 0x2001_0db8_0001_0000_u128 << 64;
+    assert!(hold(six(network | 1)).is_ok() && hold(six(network | 2)).is_ok());
+    assert_eq!(hold(six(network | 3)), host);
+    assert!(hold(six(network | 1 << 64)).is_ok() && hold(six(network | 2 << 64)).is_ok());
+    assert_eq!(hold(six(network | 3 << 64)), prefix);
+    assert!(hold(six(network | 2 << 80)).is_ok());
+    assert_eq!(all.fullest(Of::Host, 0, 7), ([2, 0, 0], 0));
+}
+
+#[test]
+fn half_open_and_new_flows_have_limits_of_their_own() {
+    let zones = [(5, [None, Some(2), Some(3)])].into();
+    let all = limits_of(&Limits { zones, ..Limits::default() });
+    let hold = |zone, is_half_open, tick| all.hold(&flow(four(1, 0), zone, is_half_open), tick);
+    let reached = |measure| Err(Reached { of: Of::Zone(5), measure });
+    for at in 0..2 {
+        all.keep((true, at), hold(5, true, 100).unwrap());
+    }
+    assert_eq!(hold(5, true, 100), reached(Measure::HalfOpen));
+    assert!(hold(5, false, 100).is_ok() && hold(6, true, 100).is_ok());
+    assert_eq!(hold(5, false, 100), reached(Measure::New));
+    assert_eq!(all.now(Of::Zone(5), 100), Some([3, 2, 3]));
+    // The next second, and a worker whose clock is behind it.
+    assert!(hold(5, false, 101).is_ok() && hold(5, false, 100).is_ok());
+    assert_eq!(all.now(Of::Zone(5), 101), Some([5, 2, 2]));
+    // It opens once, whatever is said again.
+    all.opened((true, 0));
+    all.opened((true, 0));
+    all.opened((true, 9));
+    assert_eq!(all.now(Of::Zone(5), 101), Some([5, 1, 2]));
+    let held = hold(5, true, 101).unwrap();
+    assert_eq!(hold(5, true, 101), reached(Measure::HalfOpen));
+    all.undo(held);
+    assert_eq!(all.now(Of::Zone(5), 101), Some([5, 1, 2]));
+    all.end((true, 0));
+    all.end((true, 0));
+    all.end((true, 1));
+    assert_eq!(all.now(Of::Zone(5), 102), Some([3, 0, 0]));
+}
+
+#[test]
+fn refusals_are_counted_by_limit() {
+    let all = FlowLimits::new(2, [[1, 2], [3, 4]]);
+    let reached = |of, measure| Reached { of, measure };
+    all.count_refused(0, reached(Of::Host, Measure::New));
+    all.count_refused(1, reached(Of::Host, Measure::New));
+    all.count_refused(1, reached(Of::Zone(255), Measure::Live));
+    all.count_refused(1, reached(Of::Vrf(0), Measure::HalfOpen));
+    all.count_refused(2, reached(Of::Vrf(0), Measure::HalfOpen));
+    let refused = [Of::Host, Of::Prefix, Of::Zone(255), Of::Vrf(0), Of::Vrf(255)];
+    let refused = refused.map(|of| all.refused(of));
+    assert_eq!(refused, [[0, 0, 2], [0; 3], [1, 0, 0], [0, 1, 0], [0; 3]]);
+}
+
+#[test]
+fn zones_of_interfaces_are_zones() {
+    let all = FlowLimits::new(1, [[1, 2], [3, 4]]);
+    all.set_zone_of(7, 0);
+    assert!(!all.zone_of.is_prepared());
+    all.set_zone_of(7, FIRST);
+    all.set_zone_of(8, FIRST - 1);
+    assert_eq!([6, 7, 8, u32::MAX].map(|it| all.zone_of(it)), [0, FIRST, 0, 0]);
+    all.set_zone_of(7, 0);
+    assert_eq!(all.zone_of(7), 0);
+}
+
+/// What is there of flows, without any cleverness.
+#[derive(Default)]
+struct Model {
+    limits: Limits,
+    /// Flows by id.
+    flows: HashMap<u32, Flow>,
+    /// New flows in this second, as counted for each.
+    new: HashMap<(Of, [u64; 2]), u32>,
+}
+
+impl Model {
+    /// Whom a flow counts for, with what they may have.
+    fn of(&self, flow: &Flow) -> Vec<((Of, [u64; 2]), Limit)> {
+        let vrf = (flow.key.vrf & VRF_SLOT) as u8;
+        let none = Limit::default();
+        let zone = self.limits.zones.get(&flow.zone).copied().unwrap_or(none);
+        let all = [
+            ((Of::Host, name(&flow.key, HOSTS)), self.limits.host),
+            ((Of::Prefix, name(&flow.key, self.limits.lengths)), self.limits.prefix),
+            ((Of::Zone(flow.zone), [0; 2]), if flow.zone == 0 { none } else { zone }),
+            ((Of::Vrf(vrf), [0; 2]), self.limits.vrfs.get(&vrf).copied().unwrap_or(none)),
+        ];
+        all.into_iter().filter(|(_, limit)| settings::is_any(limit)).collect()
+    }
+
+    fn count(&self, of: (Of, [u64; 2]), is_half_open: bool) -> u32 {
+        let flows = self.flows.values().filter(|flow| flow.is_half_open || !is_half_open);
+        flows.filter(|flow| self.of(flow).iter().any(|(it, _)| *it == of)).count() as u32
+    }
+
+    fn begin(&mut self, id: u32, flow: Flow) -> Result<(), Reached> {
+        let all = self.of(&flow);
+        for (of, [live, half_open, new]) in &all {
+            let reached = |measure| Err(Reached { of: of.0, measure });
+            let is_at = |limit: &Option<u32>, count| limit.is_some_and(|most| count >= most);
+            if is_at(live, self.count(*of, false)) {
+                return reached(Measure::Live);
+            }
+            if flow.is_half_open && is_at(half_open, self.count(*of, true)) {
+                return reached(Measure::HalfOpen);
+            }
+            if is_at(new, self.new.get(of).copied().unwrap_or(0)) {
+                return reached(Measure::New);
+            }
+        }
+        for (of, [.., new]) in all {
+            *self.new.entry(of).or_default() += u32::from(new.is_some());
+        }
+        self.flows.insert(id, flow);
+        Ok(())
+    }
+
+    /// Each counter has what there is.
+    fn check(&self, all: &FlowLimits) {
+        for (of, numbered) in [(Of::Zone as fn(u8) -> Of, &all.zones), (Of::Vrf, &all.vrfs)] {
+            // Flows are of the first ones.
+            for (number, it) in (0..8).zip(numbered) {
+                let expected = [false, true].map(|half| self.count((of(number), [0; 2]), half));
+                assert_eq!(it.counted.now(0)[..2], expected, "{:?}", of(number));
+            }
+        }
+        for (of, table) in [(Of::Host, &all.hosts), (Of::Prefix, &all.prefixes)] {
+            let is_counted = self.limits.all().any(|it| it.0 == of);
+            let flows = self.flows.values().filter(|_| is_counted);
+            let half_open = flows.clone().filter(|flow| flow.is_half_open).count();
+            assert_eq!(table.sums(), [flows.count(), half_open].map(|it| it as u64), "{of:?}");
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Begin(u32, Flow),
+    Open(u32),
+    End(u32),
+    /// A second passes.
+    Pass,
+    Set(Limits),
+}
+
+fn any_flow() -> impl Strategy<Value = Flow> {
+    let key = prop_oneof![
+        (0..3_u32, 0..3_u32, 0..2_u16).prop_map(|(net, host, vrf)| four(net << 8 | host, vrf)),
+        (0..3_u128, 0..3_u128).prop_map(|(net, host)| six(net << 72 | host << 64)),
+    ];
+    (key, 0..4_u8, any::<bool>()).prop_map(|(key, zone, half)| flow(key, zone, half))
+}
+
+fn any_limit() -> impl Strategy<Value = Limit> {
+    let one = || prop_oneof![3 => Just(None), 2 => (0..6_u32).prop_map(Some)];
+    [one(), one(), one()]
+}
+
+fn any_limits() -> impl Strategy<Value = Limits> {
+    let lengths = prop::sample::select(vec![[24, 56], [22, 55], [32, 64], [8, 16]]);
+    let named = || prop::collection::btree_map(0..4_u8, any_limit(), 0..3);
+    (any_limit(), any_limit(), lengths, named(), named()).prop_map(
+        |(host, prefix, lengths, zones, vrfs)| Limits { host, prefix, lengths, zones, vrfs },
+    )
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let id = || 0..CAPACITY / 8;
+    let step = prop_oneof![
+        12 => (id(), any_flow()).prop_map(|(id, flow)| Step::Begin(id, flow)),
+        4 => id().prop_map(Step::Open),
+        6 => id().prop_map(Step::End),
+        2 => Just(Step::Pass),
+        1 => any_limits().prop_map(Step::Set),
+    ];
+    (any_limits(), prop::collection::vec(step, 1..120)).prop_map(|(first, mut steps)| {
+        steps.insert(0, Step::Set(first));
+        steps
+    })
+}
+
+proptest! {
+    #[test]
+    fn counts_are_those_of_a_naive_model(steps in steps()) {
+        let all = FlowLimits::new(1, [[11, 12], [13, 14]]);
+        let (mut model, mut tick, mut version) = (Model::default(), 1_000, all.version());
+        for step in steps {
+            match step {
+                Step::Begin(id, flow) => {
+                    let of = (!flow.key.is_ip6(), id);
+                    if model.flows.contains_key(&id) {
+                        continue;
+                    }
+                    let held = all.hold(&flow, tick);
+                    prop_assert_eq!(held.map(|_| ()), model.begin(id, flow));
+                    held.into_iter().for_each(|held| all.keep(of, held));
+                }
+                Step::Open(id) => {
+                    let Some(flow) = model.flows.get_mut(&id) else { continue };
+                    flow.is_half_open = false;
+                    all.opened((!flow.key.is_ip6(), id));
+                }
+                Step::End(id) => {
+                    if let Some(flow) = model.flows.remove(&id) {
+                        all.end((!flow.key.is_ip6(), id));
+                    }
+                }
+                Step::Pass => {
+                    tick += 1;
+                    model.new.clear();
+                }
+                Step::Set(limits) => {
+                    set(&all, &limits);
+                    model.limits = limits;
+                    if all.version() != version {
+                        version = all.version();
+                        for (id, flow) in &model.flows {
+                            all.recount((!flow.key.is_ip6(), *id), flow);
+                        }
+                    }
+                    // New flows are not counted again.
+                    tick += 1;
+                    model.new.clear();
+                }
+            }
+            model.check(&all);
+        }
+        for (id, flow) in std::mem::take(&mut model.flows) {
+            all.end((!flow.key.is_ip6(), id));
+        }
+        model.check(&all);
+    }
+}
+
+/// Threads begin and end flows of few hosts: no limit is exceeded, and nothing is left.
+#[test]
+#[cfg_attr(miri, ignore)]
+fn workers_share_limits_and_leave_nothing() {
+    let host = [Some(20), Some(10), None];
+    let vrfs = [(0, live(50))].into();
+    let limits = Limits { host, prefix: live(1_000), vrfs, lengths: [24, 56], ..Limits::default() };
+    let all = limits_of(&limits);
+    let work = |worker: u32| {
+        let mut held = Vec::new();
+        for round in 0..4_000_u32 {
+            let it = flow(four((round ^ worker) % 5, 0), 0, round.is_multiple_of(3));
+            held.extend(all.hold(&it, 7));
+            let [now, ..] = all.now(Of::Vrf(0), 7).unwrap();
+            // Each thread may be about to take one back.
+            assert!(now <= 50 + 4, "{now}");
+            if round % 7 > 3 && !held.is_empty() {
+                all.give_back(held.swap_remove(round as usize % held.len()));
+            }
+        }
+        held.into_iter().for_each(|held| all.give_back(held));
+    };
+    std::thread::scope(|scope| {
+        (0..4).for_each(|worker| drop(scope.spawn(move || work(worker))));
+    });
+    assert_eq!((all.hosts.sums(), all.prefixes.sums()), ([0; 2], [0; 2]));
+    assert_eq!(all.now(Of::Vrf(0), 7).unwrap()[..2], [0, 0]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
+fn all_hosts_that_may_be_there_have_a_counter() {
+    let limits = Limits { host: live(1), ..Limits::default() };
+    let all = FlowLimits::new(1, [[1, 2], [3, 4]]);
+    assert!(all.prepare(&limits, [1 << 16, 1 << 16]));
+    all.set(&limits);
+    for host in 0..1 << 16 {
+        for key in [four(host, 0), six(u128::from(host) << 64)] {
+            let held = all.hold(&flow(key, 0, false), 7).unwrap();
+            assert_ne!(held.0[0], 0, "{host}");
+        }
+    }
+    assert_eq!(all.hosts.sums()[0], 1 << 17);
+    assert!(all.hold(&flow(four(9, 0), 0, false), 7).is_err(), "none is shared");
+}

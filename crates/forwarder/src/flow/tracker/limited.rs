@@ -1,0 +1,113 @@
+//! Flows that limits count ([`crate::flow::limits`]).
+//!
+//! The pair of zones of a flow has the zone of the interface that received its first packet in the upper byte. In the
+//! lower one is the zone to which it is half open, for SYN cookies.
+
+use stoa_tables::flow_table::{FlowEntry, FlowKey, NewFlow};
+
+use super::{Opened, Side};
+use crate::flow::flows::Now;
+use crate::flow::limits::{Flow, Held, Of};
+use crate::flow::profiles::without_profile;
+use crate::flow::timeouts::Class;
+
+/// Flows that one call of [`Side::recount_some`] looks at.
+const RECOUNTED: u32 = 1_024;
+
+/// The number of the zone to which a flow is half open; 0: it is not.
+pub(super) const fn half_open_to(zone_pair: u16) -> u8 {
+    zone_pair as u8
+}
+
+/// The pair of zones of a flow that is half open to another zone, or to none (0).
+pub(super) const fn with_half_open_to(zone_pair: u16, zone: u8) -> u16 {
+    zone_pair & 0xff00 | zone as u16
+}
+
+fn limited(key: FlowKey, zone_pair: u16, class: u8) -> Flow {
+    let is_half_open = without_profile(class) == Class::TcpOpening as u8;
+    Flow { key, zone: (zone_pair >> 8) as u8, is_half_open }
+}
+
+impl Side {
+    /// The pair of zones of a flow whose first packet came in by an interface.
+    pub(super) fn received_by(&self, interface: u32) -> u16 {
+        u16::from(self.flows.limits().zone_of(interface)) << 8
+    }
+
+    /// Counts a flow that is to be created.
+    ///
+    /// # Errors
+    /// A limit is reached, or there is such a flow.
+    #[inline]
+    pub(super) fn hold(&self, new: &NewFlow, now: Now) -> Result<Held, Opened> {
+        if self.flows.limits().is_on() { self.hold_limited(new, now) } else { Ok(Held::default()) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn hold_limited(&self, new: &NewFlow, now: Now) -> Result<Held, Opened> {
+        let flow = limited(new.key, new.zone_pair, new.class);
+        self.flows.limits().hold(&flow, now.tick).map_err(|reached| match self.find(&new.key) {
+            // A packet of a flow that exists is not refused.
+            Some(found) => Opened::Existing(found),
+            None => {
+                self.flows.limits().count_refused(self.worker, reached);
+                if reached.of == Of::Host {
+                    self.count(|counts| counts.source_limited.add(1));
+                }
+                Opened::Drop(reached.of.reason())
+            }
+        })
+    }
+
+    /// A flow that was counted was not created.
+    #[inline]
+    pub(super) fn undo_hold(&self, held: Held) {
+        if held != Held::default() {
+            self.flows.limits().undo(held);
+        }
+    }
+
+    /// An own flow exists that was counted.
+    #[inline]
+    pub(super) fn keep_hold(&self, id: u32, held: Held) {
+        self.flows.limits().keep((self.is_ip4, id), held);
+    }
+
+    /// Counts an own flow that exists, whatever the limits are.
+    #[inline]
+    pub(super) fn recount(&self, id: u32) {
+        if self.flows.limits().is_on() {
+            self.recount_flow(&self.reader.entry(id));
+        }
+    }
+
+    #[cold]
+    fn recount_flow(&self, flow: &FlowEntry<'_>) {
+        let it = limited(flow.key(), flow.zone_pair(), flow.class());
+        self.flows.limits().recount((self.is_ip4, flow.id()), &it);
+    }
+
+    /// Counts some of the flows anew after other limits have come; whether it has to go on.
+    pub(super) fn recount_some(&mut self) -> bool {
+        let version = self.flows.limits().version();
+        if version != self.limited {
+            (self.limited, self.uncounted) = (version, Some(0));
+        }
+        if self.owner.live() == 0 {
+            self.uncounted = None;
+        }
+        let Some(first) = self.uncounted else { return false };
+        let capacity = self.flows.capacity(self.is_ip4);
+        let end = first.saturating_add(RECOUNTED).min(capacity);
+        for id in first..end {
+            let flow = self.reader.entry(id);
+            if flow.is_live() && flow.owner() == self.owner.number() {
+                self.recount_flow(&flow);
+            }
+        }
+        self.uncounted = (end < capacity).then_some(end);
+        self.uncounted.is_some()
+    }
+}

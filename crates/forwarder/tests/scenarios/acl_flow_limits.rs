@@ -1,0 +1,164 @@
+//! Limits of flows of hosts, prefixes, zones and VRFs: what is refused, what is shown, and changes under traffic.
+
+use std::time::Duration;
+
+use stoa_api::v1;
+use stoa_forwarder::control::desired::FlowLimits;
+use stoa_wire::tcp::flag;
+
+use crate::acl_stateful::{
+    await_flows, back, connect, flows, into, open_gate, out, syn_from, there, udp_back, udp_there,
+};
+use crate::harness::*;
+
+/// Host 1 behind west, which is in the zone lan, opens flows.
+fn limited(limits: &FlowLimits) -> Setup {
+    let mut setup = open_gate().with("west", |it| it.zone = "lan".to_owned());
+    setup = setup.with("east", |it| it.zone = "lan".to_owned());
+    setup.0.flow_limits = limits.clone();
+    setup
+}
+
+fn live(most: u32) -> [Option<u32>; 3] {
+    [Some(most), None, None]
+}
+
+fn of_zone(limit: [Option<u32>; 3]) -> FlowLimits {
+    FlowLimits { zones: [("lan".to_owned(), limit)].into(), ..FlowLimits::default() }
+}
+
+fn flood(lab: &mut Lab, ports: std::ops::Range<u16>) -> usize {
+    out(lab, ports.flat_map(|port| udp_there((port, 53))))
+}
+
+/// Use, limit and refusals of a row.
+#[track_caller]
+fn row(lab: &mut Lab, name: &str) -> (u64, u64, u64) {
+    let rows: Vec<v1::LimitState> = lab.state().list_limits();
+    let row = rows.iter().find(|row| row.name == name).unwrap();
+    (row.used.unwrap(), row.limit, row.refused)
+}
+
+#[test]
+fn each_limit_drops_by_name_and_is_shown() {
+    let cases = [
+        (
+            "flow-source-limit",
+            "host-flows-fullest",
+            FlowLimits { host: live(8), ..Default::default() },
+        ),
+        (
+            "flow-prefix-limit",
+            "prefix-flows-fullest",
+            FlowLimits { prefix: live(8), ..Default::default() },
+        ),
+        ("flow-zone-limit", "zone-lan-flows", of_zone(live(16))),
+        (
+            "flow-vrf-limit",
+            "vrf-default-flows",
+            FlowLimits { vrfs: [(String::new(), live(16))].into(), ..Default::default() },
+        ),
+    ];
+    for (reason, name, limits) in cases {
+        let mut lab = Lab::new(&limited(&limits));
+        // A host and a prefix are of one family; a zone and a VRF have flows of both.
+        assert_eq!(flood(&mut lab, 1000..1020), 16, "{reason}");
+        lab.assert_dropped(&[(reason, 24)]);
+        // Flows go on, in both directions.
+        assert_eq!(flood(&mut lab, 1000..1008), 16);
+        assert_eq!(into(&mut lab, udp_back((53, 1003))), 2);
+        lab.pass_time(Duration::from_millis(300));
+        let (used, most, refused) = row(&mut lab, name);
+        assert_eq!((used, refused), (most, 24), "{name}");
+        lab.state().skip(Duration::from_secs(301));
+        await_flows(&mut lab, 0);
+        lab.pass_time(Duration::from_millis(300));
+        assert_eq!(row(&mut lab, name), (0, most, 24));
+        assert_eq!(flood(&mut lab, 2000..2008), 16);
+        lab.assert_dropped(&[]);
+    }
+}
+
+#[test]
+fn half_open_connections_and_new_flows_are_limited() {
+    let mut lab = Lab::new(&limited(&of_zone([None, Some(2), None])));
+    assert_eq!(out(&mut lab, there((100, 0), flag::SYN, 0)), 2);
+    assert_eq!(row(&mut lab, "zone-lan-half-open-flows"), (2, 2, 0));
+    // UDP is not half open.
+    assert_eq!(out(&mut lab, udp_there((5000, 53))), 2);
+    assert_eq!(out(&mut lab, syn_from(4001)), 0);
+    lab.assert_dropped(&[("flow-zone-limit", 2)]);
+    // Once the first ones are open, others may come.
+    assert_eq!(into(&mut lab, back((900, 101), flag::SYN | flag::ACK, 0)), 2);
+    assert_eq!(out(&mut lab, there((101, 901), flag::ACK, 0)), 2);
+    assert_eq!(row(&mut lab, "zone-lan-half-open-flows"), (0, 2, 2));
+    assert_eq!(out(&mut lab, syn_from(4001)), 2);
+    assert_eq!(row(&mut lab, "zone-lan-half-open-flows").0, 2);
+    lab.assert_dropped(&[]);
+
+    let mut lab = Lab::new(&limited(&of_zone([None, None, Some(10)])));
+    let passed = flood(&mut lab, 1000..1040);
+    // The burst may lie in two seconds.
+    assert!(passed == 10 || passed == 20, "{passed}");
+    lab.assert_dropped(&[("flow-zone-limit", 80 - passed as u64)]);
+    assert_eq!(flood(&mut lab, 1000..1005), 10, "flows that exist go on");
+    lab.dropped();
+    lab.state().skip(Duration::from_secs(2));
+    assert_eq!(flood(&mut lab, 3000..3005), 10);
+    lab.assert_dropped(&[]);
+}
+
+#[test]
+fn changes_of_limits_and_zones_keep_the_counts() {
+    let mut lab = Lab::new(&limited(&FlowLimits::default()));
+    connect(&mut lab);
+    assert_eq!(flood(&mut lab, 1000..1009), 18);
+    let settle = |lab: &mut Lab, setup: &Setup| {
+        lab.apply(setup).unwrap();
+        lab.settle();
+        // Workers count flows anew between packets, and the fullest are searched for ten times a second.
+        for _ in 0..200 {
+            std::thread::sleep(Duration::from_millis(5));
+            lab.pass_time(Duration::from_millis(100));
+            if row(lab, "zone-lan-flows").0 == 20 {
+                break;
+            }
+        }
+    };
+    // All that is there counts at once, though it began without limits.
+    let both = |zone, host| FlowLimits { host, ..of_zone(live(zone)) };
+    settle(&mut lab, &limited(&both(22, live(20))));
+    assert_eq!(row(&mut lab, "zone-lan-flows"), (20, 22, 0));
+    lab.pass_time(Duration::from_millis(300));
+    assert_eq!(row(&mut lab, "host-flows-fullest"), (10, 20, 0));
+    assert_eq!(flood(&mut lab, 2000..2002), 2);
+    lab.assert_dropped(&[("flow-zone-limit", 2)]);
+    // Another zone begins at none; what began in the first one stays there.
+    let limits = FlowLimits {
+        zones: [("lan".to_owned(), live(20)), ("inside".to_owned(), live(6))].into(),
+        ..FlowLimits::default()
+    };
+    let moved = |limits| {
+        let setup = limited(limits).with("west", |it| it.zone = "inside".to_owned());
+        setup
+            .with("east", |it| it.zone = "inside".to_owned())
+            .with("north", |it| it.zone = "lan".into())
+    };
+    lab.apply(&moved(&limits)).unwrap();
+    lab.settle();
+    assert_eq!(row(&mut lab, "zone-lan-flows").0, 22);
+    assert_eq!(flood(&mut lab, 3000..3005), 6);
+    lab.assert_dropped(&[("flow-zone-limit", 4)]);
+    assert_eq!(row(&mut lab, "zone-inside-flows"), (6, 6, 4));
+    // Everything ends, and nothing is left of it.
+    lab.state().skip(Duration::from_secs(8_000));
+    await_flows(&mut lab, 0);
+    for name in ["zone-lan-flows", "zone-inside-flows"] {
+        assert_eq!(row(&mut lab, name).0, 0);
+    }
+    lab.apply(&moved(&FlowLimits::default())).unwrap();
+    lab.settle();
+    assert_eq!(flood(&mut lab, 4000..4020), 40);
+    assert!(lab.state().list_limits().iter().all(|row| !row.name.starts_with("zone-")));
+    assert_eq!(flows(&mut lab).len(), 40);
+}
