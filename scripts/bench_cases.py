@@ -49,6 +49,12 @@ def flow_cases():
                         (f"10M {title}, look-up, cycles", "cycles_per_lookup", None, True, 1),
                         (f"10M {title}, bytes for each", "bytes_per_flow", size, True, 1))
 
+    def new_flows(title, bar, *options):
+        return of_table("forward", ["--flows", "new", *options],
+                        (f"{title}, each packet a new flow, M/s", "creates_per_second", bar, False, 1e6),
+                        (f"{title}, each packet a new flow, cycles more than without", "added_cycles_per_packet", None,
+                         True, 1))
+
     different = "all packets different"
     stateful = ["--acl", "acl:600", "--stateful"]
     return [
@@ -60,6 +66,7 @@ def flow_cases():
         *more("100,000 stateful rules, established", rules(15, 20, 35), "--acl", "acl:100000", "--stateful"),
         *more("NAT44", rules(20, 35, 60, 70, 100), "--nat44"),
         *more("600 stateful rules and IPFIX", rules(16, 21, 36), *stateful, "--export"),
+        new_flows("600 stateful rules", 4, *stateful), new_flows("NAT44", 2.5, "--nat44"),
         compiled(600, None), compiled(10_000, 0.2), compiled(100_000, 2),
         flow_table("IPv4 flows", 4, 96), flow_table("translated IPv4 flows", 2.5, 128, "--translated"),
         flow_table("IPv6 flows", None, 160, "--family", "ip6"),

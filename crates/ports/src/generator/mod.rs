@@ -33,7 +33,7 @@ pub const PREPARED: u32 = 8192;
 /// The same for packets that need jumbo buffers.
 const PREPARED_JUMBO: u32 = 64;
 /// The most flows of a sender.
-pub const FLOWS_MAX: u32 = 1 << 20;
+pub const FLOWS_MAX: u32 = 1 << 24;
 /// Packets that may lie prepared in a queue.
 const PREPARED_MAX: u32 = 1 << 20;
 

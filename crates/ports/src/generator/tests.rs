@@ -292,7 +292,7 @@ fn nonsense_is_refused() {
         GeneratorConfig { frame: 11_073, ..good.clone() },
         GeneratorConfig { vlan: 4095, ..good.clone() },
         GeneratorConfig { queues: 65, ..good.clone() },
-        GeneratorConfig { flows: (1 << 20) + 1, ..good.clone() },
+        GeneratorConfig { flows: (1 << 24) + 1, ..good.clone() },
         GeneratorConfig { flows: 1 << 20, source: [10, 0, 255, 255].into(), ..good.clone() },
         GeneratorConfig { destinations: Destinations::Range(0), ..good.clone() },
         GeneratorConfig { destinations: Destinations::Range(1 << 33), ..good.clone() },

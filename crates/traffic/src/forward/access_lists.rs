@@ -6,21 +6,25 @@ use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::{
     AclRule, AclSets, DesiredState, Fragments, RuleOfList, ZonePair,
 };
+use stoa_forwarder::flow::profiles::Profile;
+use stoa_forwarder::flow::timeouts::Class;
 use stoa_tables::classifier::{self, Fragment, Range};
 use stoa_wire::protocol::{ICMP4, ICMP6};
 
-use super::Ip;
+use super::flows::NEW_TIMEOUT_S;
 use super::targets::{Prefix, Table};
+use super::{Ip, Workload};
 use crate::classify::{RuleSet, generate};
 
 /// The seed of the rules.
 const SEED: u64 = 8519;
 
-/// Adds a list for each family. All its rules accept, so that no packet is lost, and `is_stateful` ones begin flows.
+/// Adds a list for each family. All its rules accept, so that no packet is lost, and `is_stateful` ones begin flows,
+/// which have a profile.
 /// Returns the lists of an interface that receives.
 pub(super) fn add(
     desired: &mut DesiredState,
-    (set, is_stateful): (RuleSet, bool),
+    (set, is_stateful, flow_profile): (RuleSet, bool, Option<Profile>),
     tables: &[Table],
 ) -> AclSets {
     let mut sets = AclSets::default();
@@ -33,7 +37,8 @@ pub(super) fn add(
             table.sources.iter().flatten().map(|(prefix, _)| *prefix).collect();
         let mut after = String::new();
         for (at, rule) in generate(set, table.ip == Ip::V6, SEED).into_iter().enumerate() {
-            let rule = RuleOfList { is_stateful, ..translated(&rule, table, &sources) };
+            let rule = translated(&rule, table, &sources);
+            let rule = RuleOfList { is_stateful, flow_profile: flow_profile.clone(), ..rule };
             let before = std::mem::replace(&mut after, at.to_string());
             let rule = AclRule { after: before, sets: None, rule };
             desired.acl_rules.insert((list.to_owned(), after.clone()), rule);
@@ -41,6 +46,13 @@ pub(super) fn add(
         lists.push(list.to_owned());
     }
     sets
+}
+
+/// The profile of flows of which each has one packet: they end soon. `None`: as without one.
+pub(super) fn profile(workload: &Workload) -> Option<Profile> {
+    let mut profile = Profile::default();
+    profile.timeouts.set(Class::UdpNew, NEW_TIMEOUT_S);
+    (workload.flows.are_new() && workload.is_stateful).then_some(profile)
 }
 
 /// The zones of receiving and of sending interfaces.

@@ -7,6 +7,8 @@
 
 mod access_lists;
 mod feature;
+mod figures;
+mod flows;
 mod layout;
 pub(crate) mod mix;
 mod senders;
@@ -19,18 +21,18 @@ mod workload;
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
 use stoa_api::v1;
-use stoa_engine::clock;
 use stoa_forwarder::control::trace_capture::Reader;
 use stoa_forwarder::control::{ApplyError, Forwarder, ForwarderState};
 
-use crate::prefixes::{PrefixError, Source};
+use crate::prefixes::PrefixError;
 use layout::{Layout, Side};
 use targets::Table;
 use updates::Updates;
 
 pub use feature::Feature;
+pub use figures::{Figures, NodeFigure};
+pub use flows::Flows;
 pub use mix::Mix;
 pub use stepped::{Counts, NodeCount, step};
 pub use tunnels::{Direction, TUNNELS_MAX};
@@ -38,148 +40,6 @@ pub use workload::{
     FLOWS_MAX, Ip, NEXT_HOPS_MAX, PORTS_MAX, ROUTES_MAX, UPDATES_MAX, VISITS_MAX, VLANS_MAX,
     VRFS_MAX, Visits, Workload,
 };
-
-/// Cycles of one node.
-#[derive(Clone, Debug, Serialize)]
-pub struct NodeFigure {
-    /// The node.
-    pub name: String,
-    /// Cycles per forwarded packet.
-    pub cycles_per_packet: f64,
-}
-
-/// Results of the measurement.
-#[derive(Clone, Debug, Serialize)]
-pub struct Figures {
-    /// Million packets per second, all workers.
-    pub mpps: f64,
-    /// Cycles per packet of all nodes from link-layer input to the output port, including freeing
-    /// the buffer; per worker.
-    pub cycles_per_packet: f64,
-    /// Cycles per packet of the generator.
-    pub generator_cycles_per_packet: f64,
-    /// Share of the time that these two values account for.
-    pub accounted: f64,
-    /// Ticks of the counter per second.
-    pub tsc_hz: u64,
-    /// Bytes of a frame, FCS included; the mean for a mix.
-    pub frame: f64,
-    /// Gigabits per second on the wire: with the preamble and the inter-frame gap, 20 bytes.
-    pub gbps: f64,
-    /// The mix of sizes, if one was used.
-    pub mix: Option<&'static str>,
-    /// Routes in the tables, all VRFs together.
-    pub routes: usize,
-    /// Names of the prefix files, separated by commas.
-    pub prefixes: String,
-    /// `one`, a number, `random` or `zipf`.
-    pub destinations: String,
-    /// Number of next hops, in each VRF.
-    pub next_hops: u32,
-    /// Ports that receive, and as many that send.
-    pub ports: u16,
-    /// Packets that a port hands over at once, at most; 0: whole vectors.
-    pub burst: u16,
-    /// Sub-interfaces of each receiving port, in random order.
-    pub vlans: usize,
-    /// Whether these have two tags.
-    pub qinq: bool,
-    /// VRFs that the receiving interfaces are in; 0: the default one.
-    pub vrfs: u16,
-    /// GRE tunnels, in random order; 0: packets take none.
-    pub tunnels: u32,
-    /// `encapsulate` or `decapsulate`, with tunnels.
-    pub direction: Option<String>,
-    /// Whether sources were drawn from half of the table.
-    pub random_sources: bool,
-    /// Features of the receiving interfaces.
-    pub features: Vec<&'static str>,
-    /// Features of an interface without traffic.
-    pub features_elsewhere: Vec<&'static str>,
-    /// Rules of the receiving interfaces, if they have access lists.
-    pub acl: Option<String>,
-    /// Whether these are stateful.
-    pub stateful: bool,
-    /// Whether a pair of zones has the rules.
-    pub zones: bool,
-    /// Whether sources are translated.
-    pub nat44: bool,
-    /// Whether flows are exported by IPFIX.
-    pub export: bool,
-    /// Whether frames were tagged.
-    pub vlan: bool,
-    /// Flows.
-    pub flows: u32,
-    /// Requested route changes per second.
-    pub update_rate: u32,
-    /// Achieved route changes per second.
-    pub updates_per_second: f64,
-    /// Workers.
-    pub workers: usize,
-    /// The SIMD kernel.
-    pub kernel: &'static str,
-    /// Packets that were generated and are neither sent nor in flight.
-    pub lost: u64,
-    /// Reasons of drops with their numbers, from the start on.
-    pub drops: String,
-    /// Windows that were measured; the results are those of the least disturbed.
-    pub windows: usize,
-    /// Node by node.
-    pub nodes: Vec<NodeFigure>,
-}
-
-impl Figures {
-    /// The parameters of `workload`, without results.
-    fn of(workload: &Workload) -> Self {
-        let layout = Layout::new(workload);
-        let is_mixed = layout.is_tagged() && !workload.is_tagged;
-        Self {
-            mpps: 0.0,
-            cycles_per_packet: 0.0,
-            generator_cycles_per_packet: 0.0,
-            accounted: 0.0,
-            tsc_hz: clock::tsc_hz(),
-            frame: workload.mean_frame(),
-            gbps: 0.0,
-            mix: workload.mix.map(Mix::name),
-            routes: 0,
-            prefixes: workload.prefixes.iter().map(Source::to_string).collect::<Vec<_>>().join(","),
-            destinations: workload.visits.to_string(),
-            next_hops: layout.next_hops as u32,
-            ports: workload.ports,
-            burst: workload.burst,
-            vlans: if is_mixed { layout.each } else { 0 },
-            qinq: workload.is_qinq,
-            vrfs: workload.vrfs,
-            tunnels: workload.tunnels,
-            direction: (workload.tunnels > 0).then(|| workload.direction.to_string()),
-            random_sources: workload.has_random_sources(),
-            features: feature::names(&workload.features),
-            features_elsewhere: feature::names(&workload.features_elsewhere),
-            acl: workload.acl.map(|set| set.to_string()),
-            stateful: workload.is_stateful,
-            zones: workload.has_zones,
-            nat44: workload.has_nat44,
-            export: workload.is_exported,
-            vlan: workload.is_tagged,
-            flows: workload.flows,
-            update_rate: workload.update_rate,
-            updates_per_second: 0.0,
-            workers: workload.workers,
-            kernel: workload.kernel.name(),
-            lost: 0,
-            drops: String::new(),
-            windows: 0,
-            nodes: Vec::new(),
-        }
-    }
-
-    /// Whether the parts add up to the whole; if not, other programs used the processor during the
-    /// measurement.
-    pub fn is_undisturbed(&self) -> bool {
-        (0.9..=1.1).contains(&self.accounted)
-    }
-}
 
 /// Why the measurement failed.
 #[derive(Debug, thiserror::Error)]
@@ -216,6 +76,18 @@ const ALL_FLOWS: Duration = Duration::from_secs(60);
 /// A workload that is out of range, or that the forwarder rejects.
 pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, BenchError> {
     workload.check()?;
+    if !workload.flows.are_new() {
+        return measure(workload, progress);
+    }
+    let plain = measure(&workload.plain(), |done| progress(done / 2.0))?;
+    let mut figures = measure(workload, |done| progress(0.5 + done / 2.0))?;
+    let added = figures.cycles_per_packet - plain.cycles_per_packet;
+    figures.added_cycles_per_packet = Some(added);
+    Ok(figures)
+}
+
+/// Runs a measurement of a workload that was checked.
+fn measure(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, BenchError> {
     let mut forwarder = Forwarder::default();
     let tables = workload.families().into_iter().map(|ip| Table::new(workload, ip));
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
@@ -277,7 +149,16 @@ fn watch(state: &mut ForwarderState, interface: String) -> Result<Reader, BenchE
     started.map_err(|status| BenchError::Refused(status.message().to_owned()))
 }
 
-/// Runs until the caches are warm, and packets of nearly all flows have passed: first packets cost more.
+/// Flows that were created, those that ended since, and those that there are.
+fn flow_counts(state: &ForwarderState) -> [u64; 3] {
+    let counts = state.flow_counts();
+    let sum = |of: fn(&v1::FlowCounts) -> u64| counts.iter().map(of).sum::<u64>();
+    let (created, ended) = (sum(|it| it.created), sum(|it| it.expired + it.evicted));
+    [created, ended, created.saturating_sub(ended)]
+}
+
+/// Runs until the caches are warm, and packets of nearly all flows have passed: first packets cost more. If all are
+/// first packets, until as many flows end as begin.
 fn warm_up(
     state: &mut ForwarderState,
     workload: &Workload,
@@ -286,7 +167,14 @@ fn warm_up(
     settle(state, WARM_UP, updates)?;
     let packets = if workload.has_flows() { 2 * workload.tracked_flows() } else { 0 };
     let until = Instant::now() + ALL_FLOWS;
-    while state.conservation().sent < packets && Instant::now() < until {
+    let is_cold = |state: &ForwarderState| match workload.flows {
+        Flows::New if workload.has_flows() => {
+            let [_, ended, live] = flow_counts(state);
+            ended < live
+        }
+        _ => state.conservation().sent < packets,
+    };
+    while is_cold(state) && Instant::now() < until {
         settle(state, WINDOW, updates)?;
     }
     Ok(())
@@ -329,6 +217,7 @@ fn window(
     workload: &Workload,
     updates: &mut Updates,
 ) -> Result<Option<Figures>, BenchError> {
+    let [created_before, ..] = flow_counts(state);
     let (start, sent_before, before) = snapshot(state);
     settle(state, WINDOW, updates)?;
     let (end, sent_after, after) = snapshot(state);
@@ -350,6 +239,11 @@ fn window(
         if cycles > earlier {
             figures.nodes.push(NodeFigure { name, cycles_per_packet });
         }
+    }
+    if workload.flows.are_new() && workload.has_flows() {
+        let [created, _, live] = flow_counts(state);
+        figures.creates_per_second = Some((created - created_before) as f64 / seconds);
+        figures.live_flows = Some(live);
     }
     let both = figures.cycles_per_packet + figures.generator_cycles_per_packet;
     let per_worker = figures.mpps * 1e6 / workload.workers as f64;

@@ -13,11 +13,11 @@ use stoa_ports::generator::PREPARED;
 use stoa_ports::{GeneratorConfig, NullConfig, PortConfig};
 
 use super::access_lists;
+use super::flows::TRACKED_MAX;
 use super::layout::{Layout, Side, VLAN};
 use super::senders::{PortSenders, interface_of};
 use super::targets::Table;
 use super::tunnels::Tunnels;
-use super::workload::TRACKED_MAX;
 use super::{BenchError, FCS, Ip, Workload};
 use crate::export;
 
@@ -51,7 +51,8 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
     add_ports(&mut desired, (workload, layout), tables)?;
     let mut features = workload.features.iter().chain(&workload.features_elsewhere);
     desired.noop_origin = features.any(|feature| feature.is_of_router());
-    let rules = workload.acl.map(|set| (set, workload.is_stateful));
+    let rules =
+        workload.acl.map(|set| (set, workload.is_stateful, access_lists::profile(workload)));
     let mut acls =
         rules.map(|rules| access_lists::add(&mut desired, rules, tables)).unwrap_or_default();
     if workload.has_zones {
@@ -212,7 +213,7 @@ fn generator(
     let mut config = GeneratorConfig {
         frame: workload.frame - FCS,
         queues: workload.workers as u16,
-        flows: workload.flows,
+        flows: workload.flows.sources(),
         vlan: if workload.is_tagged { VLAN } else { 0 },
         prepared: if layout.ports == 1 { 0 } else { prepared(layout) },
         burst: workload.burst,

@@ -60,7 +60,7 @@ pub fn step(workload: &Workload, loops: u32) -> Result<Counts, BenchError> {
 mod tests {
     use super::*;
     use crate::forward::workload::tests::workload;
-    use crate::forward::{Feature, Ip, Mix, Visits};
+    use crate::forward::{Feature, Flows, Ip, Mix, Visits};
     use crate::prefixes::Source;
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
             next_hops: 3,
             is_tagged: true,
             mix: Some(Mix::Imix2),
-            flows: 5,
+            flows: Flows::Some(5),
             ..workload()
         };
         let of = |loops| step(&workload, loops).map(|counts| counts.packets).unwrap();
@@ -116,7 +116,7 @@ mod tests {
         };
         all_forwarded(zones, &["ip4-zone-output", "ip6-zone-output"]);
         let nodes = ["ip4-nat44-input", "ip4-nat44-output"];
-        all_forwarded(|it| (it.has_nat44, it.flows) = (true, 100), &nodes);
+        all_forwarded(|it| (it.has_nat44, it.flows) = (true, Flows::Some(100)), &nodes);
         all_forwarded(|it| (it.vrfs, it.vlans, it.ports, it.next_hops) = (3, 5, 2, 7), &[]);
         all_forwarded(|it| it.mix = Some(Mix::Campus), &[]);
         all_forwarded(|it| it.features_elsewhere = vec![Feature::UrpfLoose], &[]);

@@ -51,6 +51,8 @@ pub(super) struct Table {
     visits: Visits,
     /// Whether some prefixes change; packets are not sent to them.
     has_moving: bool,
+    /// Whether the number of destinations is odd: then they meet all of a power of two of sources.
+    is_odd: bool,
 }
 
 impl Table {
@@ -64,7 +66,8 @@ impl Table {
         };
         let sources = has_sources.then_some(sources);
         let (visits, has_moving) = (workload.visits, workload.update_rate > 0);
-        Ok(Self { ip, prefixes, sources, visits, has_moving })
+        let is_odd = workload.flows.are_new();
+        Ok(Self { ip, prefixes, sources, visits, has_moving, is_odd })
     }
 
     /// Number of prefixes.
@@ -82,11 +85,14 @@ impl Table {
     /// port begins at another place.
     pub(super) fn destinations(&self, share: (usize, usize)) -> Destinations {
         fn of<K: Family>(
-            visits: Visits,
+            (visits, is_odd): (Visits, bool),
             prefixes: &[Prefix],
             (port, ports): (usize, usize),
         ) -> Arc<[K]> {
             let mut list = list::<K>(visits, prefixes);
+            if is_odd && list.len().is_multiple_of(2) {
+                list.pop();
+            }
             let first = list.len() * port / ports;
             list.rotate_left(first);
             list.into()
@@ -95,8 +101,8 @@ impl Table {
         let prefixes = self.prefixes.iter().enumerate().filter(|(at, _)| stays(at));
         let prefixes: Vec<Prefix> = prefixes.map(|(_, prefix)| *prefix).collect();
         match self.ip {
-            Ip::V4 => Destinations::List4(of(self.visits, &prefixes, share)),
-            Ip::V6 => Destinations::List6(of(self.visits, &prefixes, share)),
+            Ip::V4 => Destinations::List4(of((self.visits, self.is_odd), &prefixes, share)),
+            Ip::V6 => Destinations::List6(of((self.visits, self.is_odd), &prefixes, share)),
         }
     }
 }
@@ -195,6 +201,22 @@ mod tests {
         let visited: HashSet<u128> = list.iter().map(|address| address.cut(48)).collect();
         assert_eq!(visited.len(), 1000);
         assert!(list.iter().collect::<HashSet<_>>().len() > SPREAD / 2, "hosts differ");
+    }
+
+    /// With an odd number of destinations, each packet of as many as there are pairs has another pair.
+    #[test]
+    fn sources_of_new_flows_meet_all_destinations() {
+        for (visits, count) in
+            [(Visits::Some(64), 63), (Visits::Some(63), 63), (Visits::Random, SPREAD - 1)]
+        {
+            let flows = crate::forward::Flows::New;
+            let workload =
+                Workload { visits, flows, ..crate::forward::workload::tests::workload() };
+            let table = Table::new(&workload, Ip::V4).unwrap();
+            let Destinations::List4(list) = table.destinations((0, 1)) else { panic!("IPv4") };
+            assert_eq!(list.len(), count);
+            assert!(flows.sources().is_power_of_two());
+        }
     }
 
     #[test]

@@ -11,9 +11,9 @@ use stoa_forwarder::kernel::Kernel;
 
 use super::BenchError;
 use super::feature::Feature;
+use super::flows::Flows;
 use super::layout::{Layout, SIDE_MAX};
 use super::mix::Mix;
-use super::targets::SPREAD;
 use super::tunnels::{self, Direction, TUNNELS_MAX};
 use crate::classify::RuleSet;
 use crate::prefixes::Source;
@@ -25,7 +25,7 @@ pub const VISITS_MAX: u32 = 1 << 24;
 /// The most neighbours.
 pub const NEXT_HOPS_MAX: u32 = 1 << 13;
 /// The most flows.
-pub const FLOWS_MAX: u32 = 1 << 20;
+pub const FLOWS_MAX: u32 = 1 << 24;
 /// The most route changes per second.
 pub const UPDATES_MAX: u32 = 10_000_000;
 /// The most ports that receive, and as many that send.
@@ -36,10 +36,6 @@ pub const VLANS_MAX: u32 = 65_536;
 pub const VRFS_MAX: u16 = VRFS as u16 - 1;
 /// The greatest VLAN ID.
 const VLAN_MAX: u32 = 4094;
-/// The most flows that stateful rules follow.
-pub(super) const TRACKED_MAX: u64 = stoa_api::audit::FLOW_LIMIT_MAX as u64;
-/// Flows of one source address.
-const FLOWS_OF_SOURCE: u32 = 1 << 14;
 /// The shortest measurement.
 const SHORTEST: Duration = Duration::from_millis(200);
 
@@ -141,8 +137,8 @@ pub struct Workload {
     pub is_tagged: bool,
     /// A mix of frame sizes in place of `frame`.
     pub mix: Option<Mix>,
-    /// Flows: source ports and addresses, 1 to 1,048,576.
-    pub flows: u32,
+    /// Flows: source ports and addresses.
+    pub flows: Flows,
     /// Route changes per second during the measurement; 0: none.
     pub update_rate: u32,
     /// Bytes of a frame, FCS included (RFC 2544).
@@ -181,7 +177,7 @@ impl Workload {
             ("VLANs", self.vlans, 0, VLANS_MAX),
             ("VRFs", self.vrfs.into(), 0, VRFS_MAX.into()),
             ("tunnels", self.tunnels, 0, TUNNELS_MAX),
-            ("flows", self.flows, 1, FLOWS_MAX),
+            ("flows", self.flows.sources(), 1, FLOWS_MAX),
             ("route changes per second", self.update_rate, 0, UPDATES_MAX),
             ("bytes of a frame", self.frame.into(), shortest.into(), 1518),
             ("workers", self.workers as u32, 1, 16),
@@ -272,43 +268,7 @@ impl Workload {
         if self.has_zones && (self.acl.is_none() || self.tunnels > 0) {
             return Err("zones have a list and no tunnels: add --acl acl:600".to_owned());
         }
-        if self.has_nat44 && (self.families() != [Ip::V4] || self.tunnels > 0) {
-            return Err(
-                "NAT44 translates IPv4 packets, without tunnels: use --family ip4".to_owned()
-            );
-        }
-        if self.is_exported && !self.is_stateful && !self.has_nat44 {
-            return Err("there are no flows to export: add --stateful or --nat44".to_owned());
-        }
-        if self.has_flows() && self.tracked_flows() > TRACKED_MAX {
-            return Err(format!(
-                "{} flows for each of {} destinations: at most {TRACKED_MAX} flows are followed here; give \
-                 fewer --flows or --destinations",
-                self.flows, self.visits
-            ));
-        }
-        if self.has_random_sources() && self.flows > FLOWS_OF_SOURCE {
-            return Err(format!(
-                "{} flows need several addresses for each source: give at most {FLOWS_OF_SOURCE} \
-                 with random sources",
-                self.flows
-            ));
-        }
-        Ok(())
-    }
-
-    /// Whether packets belong to flows that are followed.
-    pub(super) fn has_flows(&self) -> bool {
-        self.is_stateful || self.has_nat44
-    }
-
-    /// The most flows that packets can belong to.
-    pub(super) fn tracked_flows(&self) -> u64 {
-        let destinations = match self.visits {
-            Visits::Some(count) => count.into(),
-            Visits::Random | Visits::Zipf => SPREAD as u64,
-        };
-        u64::from(self.flows) * destinations
+        self.check_flows()
     }
 
     /// Whether sources are drawn from half of the table.
@@ -357,7 +317,7 @@ pub(super) mod tests {
             is_tagged: false,
             frame: 64,
             mix: None,
-            flows: 1,
+            flows: Flows::Some(1),
             update_rate: 0,
             workers: 1,
             duration: Duration::from_secs(1),
@@ -388,7 +348,8 @@ pub(super) mod tests {
         assert_eq!(refused(&|it| it.acl = rules("acl:131072")), "");
         assert!(refused(&|it| it.acl = rules("acl:131073")).contains("give 131072 or fewer"));
         let strict = vec![Feature::UrpfStrict];
-        let many = |it: &mut Workload| (it.features, it.flows) = (strict.clone(), 16_385);
+        let many =
+            |it: &mut Workload| (it.features, it.flows) = (strict.clone(), Flows::Some(16_385));
         assert!(refused(&many).contains("at most 16384"));
         // One of the other interfaces for each port, and one for the next hop.
         let most = (INTERFACES - 3).min(SIDE_MAX) as u32;

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use stoa_forwarder::kernel::Kernel;
 use stoa_traffic::classify::RuleSet;
 use stoa_traffic::forward::{
-    self, BenchError, Direction, Feature, Figures, Ip, Mix, Visits, Workload,
+    self, BenchError, Direction, Feature, Figures, Flows, Ip, Mix, Visits, Workload,
 };
 use stoa_traffic::prefixes::Source;
 
@@ -36,6 +36,7 @@ enum Family {
   stoa bench forward --prefixes routes.txt.gz --destinations random --feature urpf-strict
   stoa bench forward --routes 1000 --destinations random --acl acl:600
   stoa bench forward --acl acl:600 --stateful --flows 65536
+  stoa bench forward --acl acl:600 --stateful --flows new
 
 A file of prefixes has one address/length per line, plain or gzip.
 To price one feature, compare with --random-sources instead of --feature: both send the same packets.")]
@@ -49,9 +50,10 @@ pub struct Arguments {
     /// Tables to load instead of --routes: files or synthetic:N, separated by commas
     #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "routes")]
     prefixes: Vec<Source>,
-    /// Destinations: one address, N in turn, random (each prefix, 1048576 addresses or more), or zipf
-    #[arg(long, default_value = "one", value_name = "one|N|random|zipf")]
-    destinations: Visits,
+    /// Destinations: one address, N in turn, random (each prefix, 1048576 addresses or more), or zipf [default: one; 255
+    /// for new flows]
+    #[arg(long, value_name = "one|N|random|zipf")]
+    destinations: Option<Visits>,
     /// Number of neighbours that the routes use in turn, in each VRF (1 to 8192 in all; at least one per sending port)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8192))]
     next_hops: u32,
@@ -61,9 +63,10 @@ pub struct Arguments {
     /// Mix of frame sizes: imix1, campus (IPv4), imix2 (both families in turn) or imix3 (IPv6)
     #[arg(long)]
     mix: Option<Mix>,
-    /// Number of flows, with source ports and addresses in turn (1 to 1048576)
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    flows: u32,
+    /// Number of flows, with source ports and addresses in turn (1 to 16777216); or new: each packet begins a flow, of
+    /// which the last 16777216 fit (with --stateful or --nat44), and the same packets are measured without them, too
+    #[arg(long, default_value = "1", value_name = "N|new")]
+    flows: Flows,
     /// Receive and send frames with an 802.1Q tag
     #[arg(long, conflicts_with_all = ["vlans", "vrfs"])]
     vlan: bool,
@@ -155,11 +158,12 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         _ => Ip::V4,
     };
     let shortest = if ip == Ip::V4 { 64 } else { 78 };
+    let usual = Visits::Some(if forward.flows.are_new() { 255 } else { 1 });
     Ok(Workload {
         ip,
         routes: forward.routes,
         prefixes: forward.prefixes,
-        visits: forward.destinations,
+        visits: forward.destinations.unwrap_or(usual),
         next_hops: forward.next_hops,
         ports: forward.layout.ports,
         burst: forward.layout.burst.unwrap_or(0),
@@ -277,7 +281,10 @@ fn text(figures: &Figures) -> String {
             layout(figures),
             plural(*routes, "route"),
             plural(figures.next_hops as usize, "next hop"),
-            plural(figures.flows as usize, "flow"),
+            match figures.flows {
+                0 => Flows::New.to_string(),
+                flows => plural(flows as usize, "flow"),
+            },
             plural(*workers, "worker"),
         ),
         format!(
@@ -288,6 +295,16 @@ fn text(figures: &Figures) -> String {
     ];
     for node in &figures.nodes {
         lines.push(format!("{:>15.1}  {}", node.cycles_per_packet, node.name));
+    }
+    if let (Some(added), Some(creates), Some(live)) =
+        (figures.added_cycles_per_packet, figures.creates_per_second, figures.live_flows)
+    {
+        lines.push(format!("{added:>9.1} of these for new flows: without, packets take the rest"));
+        let live = live as f64 / 1e6;
+        lines.push(format!(
+            "{:>9.2} million flows created and ended per second, {live:.1} million live",
+            creates / 1e6
+        ));
     }
     if figures.update_rate > 0 {
         lines.push(format!(
@@ -311,4 +328,38 @@ fn text(figures: &Figures) -> String {
         );
     }
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        forward: Arguments,
+    }
+
+    fn of(line: &str) -> Result<Workload, String> {
+        let words = ["forward"].into_iter().chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        workload(line.forward).map_err(|error| format!("{error:?}"))
+    }
+
+    #[test]
+    fn flows_are_a_number_or_new() {
+        let plain = of("").unwrap();
+        assert_eq!((plain.flows, plain.visits), (Flows::Some(1), Visits::Some(1)));
+        let many = of("--flows 16777216 --destinations random").unwrap();
+        assert_eq!((many.flows, many.visits), (Flows::Some(1 << 24), Visits::Random));
+        let new = of("--flows new --acl acl:600 --stateful").unwrap();
+        assert_eq!((new.flows, new.visits), (Flows::New, Visits::Some(255)));
+        assert_eq!(of("--flows new --nat44 --destinations 99").unwrap().visits, Visits::Some(99));
+        for wrong in ["0", "16777217", "some"] {
+            let error = of(&format!("--flows {wrong}")).unwrap_err();
+            assert!(error.contains("give a number from 1 to 16777216, or new"), "{error}");
+        }
+    }
 }
