@@ -12,6 +12,10 @@
 //! |                    opcode data, then options                  |
 //! ```
 
+mod options;
+
+pub use options::{Filter, Filters, MOST_FILTERS, Options};
+
 use core::net::Ipv6Addr;
 
 use crate::build_error::prefix_of;
@@ -29,8 +33,8 @@ pub const LONGEST: usize = 1_100;
 pub const HEADER: usize = 24;
 /// Bytes of the data of MAP.
 pub const MAP: usize = 36;
-/// Options of a request that are looked at.
-pub const MOST_OPTIONS: usize = 64;
+/// Bytes of the data of PEER: those of MAP, and the remote end.
+pub const PEER: usize = 56;
 
 /// Bit of a response in the byte of the opcode.
 const RESPONSE: u8 = 0x80;
@@ -91,6 +95,62 @@ pub enum ResultCode {
     ExcessiveRemotePeers = 13,
 }
 
+/// Seconds after which a refused client may ask the same again (RFC 6887 section 7.4): 30 minutes, or 30 seconds.
+const LONG_S: u32 = 1_800;
+/// As above.
+const SHORT_S: u32 = 30;
+
+impl ResultCode {
+    /// All of them, each at the index of its number.
+    pub const ALL: [Self; 14] = [
+        Self::Success,
+        Self::UnsupportedVersion,
+        Self::NotAuthorized,
+        Self::MalformedRequest,
+        Self::UnsupportedOpcode,
+        Self::UnsupportedOption,
+        Self::MalformedOption,
+        Self::NetworkFailure,
+        Self::NoResources,
+        Self::UnsupportedProtocol,
+        Self::UserExceededQuota,
+        Self::CannotProvideExternal,
+        Self::AddressMismatch,
+        Self::ExcessiveRemotePeers,
+    ];
+
+    /// The name in RFC 6887.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "SUCCESS",
+            Self::UnsupportedVersion => "UNSUPP_VERSION",
+            Self::NotAuthorized => "NOT_AUTHORIZED",
+            Self::MalformedRequest => "MALFORMED_REQUEST",
+            Self::UnsupportedOpcode => "UNSUPP_OPCODE",
+            Self::UnsupportedOption => "UNSUPP_OPTION",
+            Self::MalformedOption => "MALFORMED_OPTION",
+            Self::NetworkFailure => "NETWORK_FAILURE",
+            Self::NoResources => "NO_RESOURCES",
+            Self::UnsupportedProtocol => "UNSUPP_PROTOCOL",
+            Self::UserExceededQuota => "USER_EX_QUOTA",
+            Self::CannotProvideExternal => "CANNOT_PROVIDE_EXTERNAL",
+            Self::AddressMismatch => "ADDRESS_MISMATCH",
+            Self::ExcessiveRemotePeers => "EXCESSIVE_REMOTE_PEERS",
+        }
+    }
+
+    /// Seconds for which a client that was refused need not ask the same again.
+    pub fn error_lifetime_s(self) -> u32 {
+        match self {
+            Self::NetworkFailure
+            | Self::NoResources
+            | Self::UserExceededQuota
+            | Self::CannotProvideExternal => SHORT_S,
+            _ => LONG_S,
+        }
+    }
+}
+
 /// Why a message is no request that can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcpError {
@@ -115,13 +175,26 @@ pub struct Map {
     pub external: Ipv6Addr,
 }
 
+/// The data of PEER (RFC 6887 section 12.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// As that of MAP.
+    pub map: Map,
+    /// Port of the remote end.
+    pub remote_port: u16,
+    /// Address of the remote end.
+    pub remote: Ipv6Addr,
+}
+
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Its epoch.
+    /// The epoch of the server.
     Announce,
-    /// A mapping.
+    /// A mapping for anybody.
     Map(Map),
+    /// A mapping towards one remote end.
+    Peer(Peer),
 }
 
 /// A request.
@@ -133,12 +206,8 @@ pub struct Request {
     pub client: Ipv6Addr,
     /// What it asks for.
     pub operation: Operation,
-    /// Whether the mapping is for another host.
-    pub is_third_party: bool,
-    /// Whether the suggested external end is the only one that it takes.
-    pub prefers_failure: bool,
-    /// Whether only some remote ends may send.
-    pub has_filter: bool,
+    /// Its options.
+    pub options: Options,
 }
 
 fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -166,26 +235,41 @@ pub fn parse(message: &[u8]) -> Result<Request, PcpError> {
     if message.len() < HEADER || message.len() > LONGEST || !message.len().is_multiple_of(4) {
         return refused(ResultCode::MalformedRequest);
     }
-    let data = &message[HEADER..];
-    let (operation, options) = match kind {
-        opcode::ANNOUNCE => (Operation::Announce, data),
-        opcode::MAP => match data.split_at_checked(MAP) {
-            Some((map, options)) => (Operation::Map(map_of(map)), options),
-            None => return refused(ResultCode::MalformedRequest),
-        },
-        _ => return refused(ResultCode::UnsupportedOpcode),
+    let data = message.get(HEADER..).unwrap_or_default();
+    let Some(length) = data_length(kind) else {
+        return refused(ResultCode::UnsupportedOpcode);
     };
-    let mut request = Request {
+    let Some((data, options)) = data.split_at_checked(length) else {
+        return refused(ResultCode::MalformedRequest);
+    };
+    let operation = match kind {
+        opcode::MAP => Operation::Map(map_of(data)),
+        opcode::PEER => Operation::Peer(Peer {
+            map: map_of(data),
+            remote_port: u16::from_be_bytes(word(data, MAP)),
+            remote: Ipv6Addr::from(word::<16>(data, MAP + 4)),
+        }),
+        _ => Operation::Announce,
+    };
+    let options = match Options::parse(kind, options) {
+        Ok(options) => options,
+        Err(result) => return refused(result),
+    };
+    Ok(Request {
         lifetime_s: u32::from_be_bytes(word(message, 4)),
         client: Ipv6Addr::from(word::<16>(message, 8)),
         operation,
-        is_third_party: false,
-        prefers_failure: false,
-        has_filter: false,
-    };
-    match read_options(&mut request, options) {
-        Ok(()) => Ok(request),
-        Err(result) => refused(result),
+        options,
+    })
+}
+
+/// Bytes of the data of an operation; `None`: it is unknown.
+fn data_length(opcode: u8) -> Option<usize> {
+    match opcode {
+        opcode::ANNOUNCE => Some(0),
+        opcode::MAP => Some(MAP),
+        opcode::PEER => Some(PEER),
+        _ => None,
     }
 }
 
@@ -199,34 +283,6 @@ fn map_of(data: &[u8]) -> Map {
     }
 }
 
-/// Reads the options of a request (RFC 6887 sections 7.3 and 13).
-fn read_options(request: &mut Request, mut rest: &[u8]) -> Result<(), ResultCode> {
-    let is_map = matches!(request.operation, Operation::Map(_));
-    for _ in 0..=MOST_OPTIONS {
-        let Some((head, behind)) = rest.split_first_chunk::<4>() else { return Ok(()) };
-        let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
-        let padded = length.next_multiple_of(4);
-        let (_, behind) = behind.split_at_checked(padded).ok_or(ResultCode::MalformedOption)?;
-        rest = behind;
-        let (of_option, has_length) = match head[0] {
-            option::THIRD_PARTY if is_map => (&mut request.is_third_party, length == 16),
-            option::PREFER_FAILURE if is_map => (&mut request.prefers_failure, length == 0),
-            option::FILTER if is_map => (&mut request.has_filter, length == 20),
-            option::OPTIONAL.. => continue,
-            option::THIRD_PARTY | option::PREFER_FAILURE | option::FILTER => {
-                return Err(ResultCode::MalformedOption);
-            }
-            _ => return Err(ResultCode::UnsupportedOption),
-        };
-        // Filters may be there several times.
-        if !has_length || *of_option && head[0] != option::FILTER {
-            return Err(ResultCode::MalformedOption);
-        }
-        *of_option = true;
-    }
-    Err(ResultCode::MalformedOption)
-}
-
 /// What a response says beside its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -238,8 +294,9 @@ pub struct Answer {
     pub epoch_s: u32,
 }
 
-/// Writes the response to a request: its data and options, with another header, and with another external end if that
-/// is given. The number of bytes.
+/// Writes the response to a request: its data and options, with another header. The number of bytes. `external`: the
+/// external port and address of a request that is granted. Then options are left out that the server has ignored (RFC
+/// 6887 section 7.3); a request that is refused comes back as it is.
 ///
 /// # Errors
 /// [`BuildError::NoSpace`]: less than [`LONGEST`] bytes, or than the padded request.
@@ -247,21 +304,32 @@ pub fn build_response(
     out: &mut [u8],
     request: &[u8],
     answer: &Answer,
-    map: Option<&Map>,
+    external: Option<(u16, Ipv6Addr)>,
 ) -> Result<usize, BuildError> {
     let request = request.get(..LONGEST).unwrap_or(request);
     let length = request.len().next_multiple_of(4).max(HEADER);
     let out = prefix_of(out, length)?;
     out.fill(0);
-    out[..request.len()].copy_from_slice(request);
-    let kind = request.get(1).copied().unwrap_or(0) | RESPONSE;
-    out[..HEADER].fill(0);
-    (out[0], out[1], out[3]) = (VERSION, kind, answer.result as u8);
+    let kind = request.get(1).copied().unwrap_or(0);
+    let body = request.get(HEADER..).unwrap_or_default();
+    let length = match data_length(kind).and_then(|length| body.split_at_checked(length)) {
+        Some((data, options)) if answer.result == ResultCode::Success => {
+            out[HEADER..HEADER + data.len()].copy_from_slice(data);
+            let from = HEADER + data.len();
+            from + options::copy_processed(&mut out[from..], options)
+        }
+        _ => {
+            out[HEADER..HEADER + body.len()].copy_from_slice(body);
+            length
+        }
+    };
+    (out[0], out[1], out[3]) = (VERSION, kind | RESPONSE, answer.result as u8);
     out[4..8].copy_from_slice(&answer.lifetime_s.to_be_bytes());
     out[8..12].copy_from_slice(&answer.epoch_s.to_be_bytes());
-    if let (Some(map), Some(data)) = (map, out.get_mut(HEADER..HEADER + MAP)) {
-        data[18..20].copy_from_slice(&map.external_port.to_be_bytes());
-        data[20..36].copy_from_slice(&map.external.octets());
+    if let (Some((port, address)), Some(data)) = (external, out.get_mut(HEADER..HEADER + MAP)) {
+        data[13..16].fill(0);
+        data[18..20].copy_from_slice(&port.to_be_bytes());
+        data[20..36].copy_from_slice(&address.octets());
     }
     Ok(length)
 }
