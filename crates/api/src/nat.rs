@@ -38,6 +38,15 @@ pub const BLOCK_TIMEOUT_S: u32 = 120;
 /// As above: a day.
 pub const BLOCK_TIMEOUT_MOST_S: u32 = 86_400;
 
+/// Seconds of a lease of a mapping (PCP, NAT-PMP) where nothing else is configured: at least and at most (RFC 6887
+/// section 15).
+pub const LEASE_LEAST_S: u32 = 120;
+/// As above: a day.
+pub const LEASE_MOST_S: u32 = 86_400;
+
+/// Leases of a host where nothing else is configured.
+pub const HOST_LEASES: u32 = 128;
+
 /// The shortest prefix of a subscriber.
 pub const SUBSCRIBER_LENGTH_LEAST: u32 = 8;
 

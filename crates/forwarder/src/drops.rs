@@ -175,6 +175,8 @@ reasons! {
     Nat44Icmp "nat44-icmp" "ICMP message that is about no translated flow, or that cannot be translated";
     Nat44Fragment "nat44-fragment" "fragment that cannot be translated: its first one has not come before it";
     Nat44Malformed "nat44-malformed" "packet with a cut or wrong header, or an authentication header, which cannot be translated";
+    PcpIgnored "pcp-ignored" "PCP or NAT-PMP message that nobody answers: cut, a response, or to an external address";
+    PcpLimited "pcp-limited" "PCP or NAT-PMP over the rate of the control-plane policer";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

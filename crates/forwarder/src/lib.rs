@@ -30,6 +30,7 @@ pub mod neighbor;
 pub mod nodes;
 pub mod noop;
 pub mod output;
+pub mod pcp;
 pub mod plugin;
 pub mod protocols;
 pub mod punt;

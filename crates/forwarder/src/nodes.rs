@@ -20,6 +20,7 @@ use crate::ip::{
 use crate::nat::NatWorker;
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::output::interface_output;
+use crate::pcp::pcp_input;
 use crate::protocols;
 use crate::punt::punt_input;
 use crate::shared::Shared;
@@ -110,6 +111,12 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         "punts packets of BFD sessions to the control thread",
         bfd_input::EDGES,
         bfd_input::make,
+    ),
+    node(
+        "pcp-input",
+        "punts requests for mappings (PCP, NAT-PMP) to the control thread",
+        pcp_input::EDGES,
+        pcp_input::make,
     ),
     node(
         "punt-input",

@@ -10,6 +10,7 @@ use stoa_wire::{bfd, protocol};
 
 use crate::bfd::Peers;
 use crate::nodes;
+use crate::pcp::PcpInterfaces;
 use crate::tunnel;
 use crate::tunnel::table::Tunnels;
 
@@ -28,6 +29,8 @@ pub struct LocalPacket<'a> {
     pub tunnels: &'a Tunnels,
     /// The neighbours with a BFD session.
     pub peers: &'a Peers,
+    /// The interfaces whose hosts may ask for mappings.
+    pub pcp: &'a PcpInterfaces,
     /// The receiving interface.
     pub interface: u32,
     /// Its VRF, as [`crate::attributes::Attributes::vrf`].
@@ -90,7 +93,10 @@ const IP6: &[Registration] = &[
 ];
 
 /// UDP packets of both families.
-const UDP: &[Registration] = &[udp(bfd::PORT, "bfd-input", Share::Of(crate::bfd::of_session))];
+const UDP: &[Registration] = &[
+    udp(bfd::PORT, "bfd-input", Share::Of(crate::bfd::of_session)),
+    udp(stoa_wire::pcp::PORT, "pcp-input", Share::Of(crate::pcp::of_client)),
+];
 
 /// The tables of IP packets, and the nodes that use them.
 const TABLES: [(&str, &[Registration]); 3] =

@@ -29,6 +29,8 @@ use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
 use crate::nat::Nat;
+use crate::nat::mappings::RemotePeers;
+use crate::pcp::PcpInterfaces;
 use crate::plugin::Part;
 use crate::punt::known_neighbors::KnownNeighbors;
 use crate::punt::policer::Policers;
@@ -125,7 +127,11 @@ pub struct Shared {
     /// Packets that match rules with a log, as workers report them.
     pub acl_log: Reports<log::Record>,
     /// Address translation.
-    pub nat: Published<Nat>,
+    pub nat: Published<Arc<Nat>>,
+    /// Whom mappings let in that hosts have asked for.
+    pub remote_peers: Published<RemotePeers>,
+    /// Interfaces whose hosts may ask for mappings.
+    pub pcp: Published<PcpInterfaces>,
     /// The flows that stateful rules have admitted.
     pub flows: Arc<Flows>,
     /// Next hops of the routes of all VRFs.
@@ -196,7 +202,9 @@ impl Shared {
             acls: Published::new(AccessLists::default(), quiescence),
             hits: HitTable::new(quiescence.workers(), COUNTED)?,
             acl_log: Reports::new(log::RING),
-            nat: Published::new(Nat::default(), quiescence),
+            nat: Published::new(Arc::default(), quiescence),
+            remote_peers: Published::new(RemotePeers::default(), quiescence),
+            pcp: Published::new(PcpInterfaces::default(), quiescence),
             flows: Arc::new(flows),
             next_hops,
             adjacencies,

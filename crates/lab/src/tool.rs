@@ -97,6 +97,8 @@ impl Tool {
     pub const NFDUMP: Self = Self { program: "nfdump", package: "nfdump", group: "test" };
     /// pmacct's collector.
     pub const NFACCTD: Self = Self { program: "nfacctd", package: "pmacct", group: "test" };
+    /// libnatpmp's client of NAT-PMP.
+    pub const NATPMPC: Self = Self { program: "natpmpc", package: "natpmpc", group: "test" };
     /// The system's Python, which has access to Debian's scapy.
     pub const PYTHON: Self = Self { program: "python3", package: "python3-scapy", group: "test" };
 

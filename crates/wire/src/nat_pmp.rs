@@ -35,6 +35,30 @@ pub enum ResultCode {
     UnsupportedOpcode = 5,
 }
 
+impl ResultCode {
+    /// All of them, each at the index of its number.
+    pub const ALL: [Self; 6] = [
+        Self::Success,
+        Self::UnsupportedVersion,
+        Self::Refused,
+        Self::NetworkFailure,
+        Self::OutOfResources,
+        Self::UnsupportedOpcode,
+    ];
+
+    /// The name, as results of PCP have theirs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "SUCCESS",
+            Self::UnsupportedVersion => "UNSUPP_VERSION",
+            Self::Refused => "NOT_AUTHORIZED",
+            Self::NetworkFailure => "NETWORK_FAILURE",
+            Self::OutOfResources => "OUT_OF_RESOURCES",
+            Self::UnsupportedOpcode => "UNSUPP_OPCODE",
+        }
+    }
+}
+
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {

@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 
 use super::{Kind, Tally};
-use crate::nat::{BLOCK_TIMEOUT_S, BLOCKS_OF_SUBSCRIBER, PORTS, default_alg_port};
+use crate::nat::{
+    BLOCK_TIMEOUT_S, BLOCKS_OF_SUBSCRIBER, HOST_LEASES, LEASE_LEAST_S, LEASE_MOST_S, PORTS,
+    default_alg_port,
+};
 use crate::text::{ip_bytes, ip_text};
 use crate::v1;
 
@@ -90,7 +93,17 @@ pub fn nat_policy(tally: &mut Tally, place: usize, policy: v1::NatPolicy) {
         let port = or(it.port, default_alg_port(&it.name));
         v1::NatAlg { port, ..it.clone() }
     });
+    let port_control = policy.port_control.as_ref().map(|it| {
+        let least = or(it.min_lifetime_s, LEASE_LEAST_S);
+        v1::NatPortControl {
+            min_lifetime_s: least,
+            max_lifetime_s: or(it.max_lifetime_s, LEASE_MOST_S.max(least)),
+            host_leases: or(it.host_leases, HOST_LEASES),
+            ..it.clone()
+        }
+    });
     let entry = v1::NatPolicy {
+        port_control,
         algs: algs.collect(),
         blocks,
         quotas,

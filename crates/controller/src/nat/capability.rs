@@ -167,6 +167,7 @@ fn desired_policy(policy: &Policy<'_>, exempt: &[Ipv4Net]) -> v1::NatPolicy {
         quotas: policy.quotas.clone(),
         silent: policy.is_silent,
         algs: policy.algs.clone(),
+        port_control: policy.port_control.clone(),
     }
 }
 

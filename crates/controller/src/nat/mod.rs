@@ -8,6 +8,7 @@ mod mappings;
 mod overlaps;
 mod paths;
 mod policies;
+mod port_control;
 mod services;
 mod state;
 mod values;

@@ -10,6 +10,7 @@ use stoa_yang::error::ValidationErrors;
 use super::alg::algs;
 use super::blocks::{Blocks, blocks, quotas};
 use super::paths::{instance_path, policy_path, pool_path};
+use super::port_control::port_control;
 use super::values::{Ports, ip4, ports, unicast};
 use crate::config::model::{
     ExternalPool, FilteringType, Interface, MappingType, NatInstance, NatPolicy,
@@ -36,6 +37,7 @@ pub(super) struct Policy<'a> {
     pub(super) quotas: Vec<v1::NatPortQuota>,
     pub(super) is_silent: bool,
     pub(super) algs: Vec<v1::NatAlg>,
+    pub(super) port_control: Option<v1::NatPortControl>,
 }
 
 /// A leaf with a few values of which Stoa has some.
@@ -64,6 +66,13 @@ pub(super) fn policies<'a>(
             errors.add(
                 format!("{}/port-allocation-type", policy_path(instance.id, policy.id)),
                 "an instance of the type basic-nat44 gives no ports to anybody",
+                "Remove it, or set the type of the instance to ietf-nat:napt44.",
+            );
+        }
+        if is_static_only && policy.port_control.is_some() {
+            errors.add(
+                format!("{}/stoa-nat:port-control", policy_path(instance.id, policy.id)),
+                "an instance of the type basic-nat44 has no mappings that hosts could ask for",
                 "Remove it, or set the type of the instance to ietf-nat:napt44.",
             );
         }
@@ -153,6 +162,7 @@ fn policy<'a>(
         quotas,
         is_silent: given.refusal.as_deref() == Some("silent"),
         algs: algs(given, &path, errors),
+        port_control: port_control(given, &path, errors),
     })
 }
 

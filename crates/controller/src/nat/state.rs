@@ -66,7 +66,24 @@ pub(super) fn add(facts: NatFacts<'_>, state: &mut Map<String, Value>) {
         ])
     };
     let instances: Vec<Value> = all.iter().map(instance).collect();
-    state.insert("ietf-nat:nat".to_owned(), json!({ "instances": { "instance": instances } }));
+    let server = facts.listed.port_control.as_ref().map_or(Value::Null, port_control);
+    let nat = object([
+        ("instances", json!({ "instance": instances })),
+        ("stoa-nat:port-control", server),
+    ]);
+    state.insert("ietf-nat:nat".to_owned(), nat);
+}
+
+/// What the server of PCP and NAT-PMP has done. Results that were never answered are left out.
+fn port_control(server: &v1::NatPortControlState) -> Value {
+    let answered = server.answers.iter().filter(|it| it.count > 0);
+    let answer = |it: &v1::NatPortControlCount| json!({ "protocol": it.protocol, "result": it.result, "answers": number(it.count) });
+    object([
+        ("active-leases", number(server.leases)),
+        ("expired-leases", number(server.expired)),
+        ("epoch", json!(server.epoch_s)),
+        ("answer", list(answered.map(answer))),
+    ])
 }
 
 /// What this implementation can do (RFC 8512, section 3).
@@ -246,6 +263,7 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
         })
     });
     page.gauges("nat44_backend_flows", "", "Flows of a host that shares a service", backends)?;
+    port_control_metrics(listed, page)?;
     let ways =
         [("out", listed.out_packets, listed.out_bytes), ("in", listed.in_packets, listed.in_bytes)];
     let of = |direction: &str| [("direction", direction.to_owned())];
@@ -253,4 +271,19 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
     page.counters("nat44_translated", "packets", "Packets that were translated", packets)?;
     let bytes = ways.iter().map(|(direction, _, bytes)| (of(direction), *bytes));
     page.counters("nat44_translated", "bytes", "Bytes of these IP packets", bytes)
+}
+
+/// What hosts have asked for.
+fn port_control_metrics(listed: &v1::ListNatReply, page: &mut Page<'_>) -> fmt::Result {
+    let server = listed.port_control.as_ref();
+    let labels = |it: &v1::NatPortControlCount| {
+        [("protocol", it.protocol.clone()), ("result", it.result.clone())]
+    };
+    let answers = server.iter().flat_map(|it| &it.answers).map(|it| (labels(it), it.count));
+    page.counters("nat44_port_control", "answers", "Answers of PCP and NAT-PMP", answers)?;
+    let none = || -> [(&str, String); 0] { [] };
+    let leases = server.iter().map(|it| (none(), it.leases as f64));
+    page.gauges("nat44_leases", "", "Mappings that hosts hold by PCP or NAT-PMP", leases)?;
+    let expired = server.iter().map(|it| (none(), it.expired));
+    page.counters("nat44_expired", "leases", "Mappings that nobody renewed", expired)
 }

@@ -22,6 +22,7 @@ use crate::drops::Drop;
 use crate::ethernet::interface_flags::{ADVERTISE6, VRRP6};
 use crate::host_interface::{Payload, to_host};
 use crate::icmp::IcmpCause;
+use crate::pcp::PcpInterfaces;
 use crate::protocols::{self, IP4_PROTOCOL, IP6_PROTOCOL, LocalPacket, Share, UDP_PORT};
 use crate::punt::Class;
 use crate::punt::subscriptions::Subscriptions;
@@ -84,7 +85,7 @@ impl Node for IpDemux {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let shared = &*self.shared;
         let (tunnels, peers) = (shared.tunnels.read(cx.reader), shared.bfd.read(cx.reader));
-        let addresses = shared.addresses.read(cx.reader);
+        let (addresses, pcp) = (shared.addresses.read(cx.reader), shared.pcp.read(cx.reader));
         let subscriptions = shared.subscriptions.read(cx.reader);
         for lane in 0..vector.len() {
             let interface = vector.rx_if[lane];
@@ -96,6 +97,7 @@ impl Node for IpDemux {
                 addresses,
                 tunnels,
                 peers,
+                pcp,
                 subscriptions,
                 flags: line.flags(),
                 interface,
@@ -136,6 +138,7 @@ struct Delivery<'a> {
     addresses: &'a Addresses,
     tunnels: &'a Tunnels,
     peers: &'a Peers,
+    pcp: &'a PcpInterfaces,
     subscriptions: &'a Subscriptions,
     flags: u32,
     interface: u32,
@@ -288,9 +291,9 @@ impl Delivery<'_> {
         let by_port = port.and_then(|port| self.demux.udp.get(u16::from_be_bytes(*port)));
         let (edge, share) = by_port.or_else(|| by_protocol.get(protocol.into()))?;
         let Share::Of(arg_of) = share else { return Some((edge, None)) };
-        let Self { tunnels, peers, interface, vrf, .. } = *self;
+        let Self { tunnels, peers, pcp, interface, vrf, .. } = *self;
         let packet =
-            LocalPacket { tunnels, peers, interface, vrf, ends, hop_limit, protocol, payload };
+            LocalPacket { tunnels, peers, pcp, interface, vrf, ends, hop_limit, protocol, payload };
         arg_of(&packet).map(|arg| (edge, Some(arg)))
     }
 

@@ -10,9 +10,11 @@ use super::first::First;
 use super::mappings::End;
 use super::quotas::NoHold;
 use super::rewrite::has_free_ports;
-use super::{Allocation, Nat, Policy};
+use super::{Allocation, Nat, NatWorker, Policy};
 use crate::drops::Drop;
+use crate::flow::flows::Now;
 use crate::flow::tracker::Uses;
+use crate::shared::Shared;
 
 /// Ports that are tried before all others are drawn: mostly one of them is free.
 const FEW: usize = 8;
@@ -36,7 +38,39 @@ impl Place {
     }
 }
 
-impl Maker<'_> {
+impl Policy {
+    /// The external address that a source gets first.
+    pub fn external_of(&self, (address, vrf): (u32, u16)) -> Option<u32> {
+        match &self.allocation {
+            Allocation::Ports => self.address_of(choice::hash(address, vrf)),
+            Allocation::Deterministic(all) => all.external_of(address).map(|(address, ..)| address),
+            Allocation::Blocks(range, _) => range.home_address(range.subscriber(address, vrf)),
+        }
+    }
+}
+
+/// Which external port a mapping should have.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// The port that is tried first, or one of its parity.
+    pub port: u16,
+    /// Whether no other one will do.
+    pub is_only: bool,
+}
+
+/// What chooses external ends: for first packets of flows, and for hosts that ask for mappings.
+pub struct Places<'a> {
+    /// What all workers share.
+    pub shared: &'a Shared,
+    /// Policies and static mappings.
+    pub nat: &'a Nat,
+    /// Whose mappings these are.
+    pub worker: &'a mut NatWorker,
+    /// The time.
+    pub now: Now,
+}
+
+impl Places<'_> {
     /// A place for an internal end by a policy. `after`: the block that was tried before.
     fn place(&mut self, internal: End, policy: &Policy, after: Option<u32>) -> Result<Place, Drop> {
         let (address, range, block) = match &policy.allocation {
@@ -94,10 +128,11 @@ impl Maker<'_> {
         &mut self,
         place: &Place,
         (internal, vrf): (End, u16),
+        wish: Wish,
         (turn, left): (usize, &mut usize),
     ) -> Option<Ports> {
         let (nat, address) = (self.nat, place.address);
-        let (protocol, port) = (internal.protocol, internal.port);
+        let (protocol, port) = (internal.protocol, wish.port);
         let shared = self.shared;
         let blocks = shared.flows.mappings().blocks();
         let source = (internal.address, internal.vrf);
@@ -105,6 +140,11 @@ impl Maker<'_> {
             !is_static(nat, vrf, (protocol, address, *port))
                 && !blocks.is_kept(&nat.former, (vrf, address, *port), source)
         };
+        if wish.is_only {
+            let is_within = (place.range.0..=place.range.1).contains(&port);
+            let only = Some(port).filter(|_| is_within).filter(is_free);
+            return (turn == 0).then(|| only.into_iter().collect());
+        }
         let count = usize::from(place.range.1 - place.range.0) + 1;
         let most = match turn {
             _ if *left == 0 => return None,
@@ -133,11 +173,15 @@ impl Maker<'_> {
     }
 
     /// Makes a mapping with one flow, at the first place that has a free port.
-    pub(super) fn new_mapping(
+    ///
+    /// # Errors
+    /// Why a packet would be dropped that needs it.
+    pub fn new_mapping(
         &mut self,
         internal: End,
         policy: &Policy,
         vrf: u16,
+        wish: Wish,
     ) -> Result<(End, u32), Drop> {
         let protocol = internal.protocol;
         let (mut after, mut left) = (None, TRIES);
@@ -145,8 +189,8 @@ impl Maker<'_> {
         for _ in 0..=stoa_api::nat::BLOCKS_OF_SUBSCRIBER_MOST {
             let place = self.place(internal, policy, after)?;
             for turn in 0.. {
-                let of = (internal, vrf);
-                let Some(ports) = self.candidates(&place, of, (turn, &mut left)) else { break };
+                let (of, at) = ((internal, vrf), (turn, &mut left));
+                let Some(ports) = self.candidates(&place, of, wish, at) else { break };
                 match self.map_to(&place, ports, of, policy.number) {
                     Ok(Some(made)) => return Ok(made),
                     Ok(None) => {}
@@ -186,7 +230,9 @@ impl Maker<'_> {
         }
         Ok(None)
     }
+}
 
+impl Maker<'_> {
     /// Makes a flow without a mapping, at a place of its own. `reply`: the key of its replies for an external end.
     pub(super) fn make_in_place(
         &mut self,
@@ -205,18 +251,18 @@ impl Maker<'_> {
         debug_assert!(uses.mapping.is_none());
         let (internal, mut after, mut left) = (first.internal(), None, TRIES);
         // Before the flow is replaced: a packet without a place leaves it as it is.
-        let mut place = self.place(internal, policy, after)?;
+        let mut place = self.places().place(internal, policy, after)?;
         let own = reply(place.address, internal.port);
         let is_within = (place.range.0..=place.range.1).contains(&internal.port);
         if own == first.key.reversed() && (is_within || !has_free_ports(internal.protocol)) {
             // Its external end is its own.
-            self.release(place.block, internal.protocol);
+            self.places().release(place.block, internal.protocol);
             return Ok(ends_of(&own));
         }
         let taken = match self.taken(first) {
             Ok(taken) => taken,
             Err(reason) => {
-                self.release(place.block, internal.protocol);
+                self.places().release(place.block, internal.protocol);
                 return Err(reason);
             }
         };
@@ -227,10 +273,10 @@ impl Maker<'_> {
             if made.is_ok() {
                 return made;
             }
-            self.release(place.block, internal.protocol);
+            self.places().release(place.block, internal.protocol);
             after = place.before_next(left);
             let next = match (made, after) {
-                (Err(Drop::Nat44NoPort), Some(_)) => self.place(internal, policy, after),
+                (Err(Drop::Nat44NoPort), Some(_)) => self.places().place(internal, policy, after),
                 (Err(Drop::Nat44NoPort), None) => Err(exhausted(policy)),
                 (Err(reason), _) => Err(reason),
                 (Ok(_), _) => return made,
@@ -243,7 +289,7 @@ impl Maker<'_> {
                 }
             };
         }
-        self.release(place.block, internal.protocol);
+        self.places().release(place.block, internal.protocol);
         self.give_up(taken.as_ref());
         Err(exhausted(policy))
     }
@@ -259,7 +305,9 @@ impl Maker<'_> {
     ) -> Result<Ends, Drop> {
         let internal = first.internal();
         for turn in 0.. {
-            let Some(ports) = self.candidates(place, (internal, vrf), (turn, left)) else { break };
+            let (of, wish) = ((internal, vrf), Wish { port: internal.port, is_only: false });
+            let ports = self.places().candidates(place, of, wish, (turn, &mut *left));
+            let Some(ports) = ports else { break };
             let key = |at| ports.get(at).map(|port| reply(place.address, port));
             match self.try_keys(first, (taken, uses), key) {
                 Err(Drop::Nat44NoPort) => {}

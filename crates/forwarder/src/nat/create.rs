@@ -4,9 +4,10 @@ use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{Ends, FlowKey, Tuple};
 use stoa_wire::protocol::ICMP4;
 
+use super::allocate::{Places, Wish};
 use super::choice::{self, Ports};
 use super::first::First;
-use super::mappings::End;
+use super::mappings::{End, Lease, RemotePeers};
 use super::rewrite::has_free_ports;
 use super::statics::{Remote, Static, StaticEnd};
 use super::{Counts, Filtering, Mapping, Nat, NatWorker, Outbound, Policy};
@@ -20,6 +21,8 @@ use crate::shared::Shared;
 pub(super) struct Maker<'a> {
     pub(super) shared: &'a Shared,
     pub(super) nat: &'a Nat,
+    /// Whom leases of mappings let in.
+    pub(super) peers: &'a RemotePeers,
     pub(super) policy: Option<acl::Policy>,
     pub(super) side: &'a mut Side,
     pub(super) worker: &'a mut NatWorker,
@@ -54,6 +57,11 @@ pub(super) fn ends_of(reply: &FlowKey) -> Ends {
 }
 
 impl Maker<'_> {
+    /// What chooses external ends.
+    pub(super) fn places(&mut self) -> Places<'_> {
+        Places { shared: self.shared, nat: self.nat, worker: self.worker, now: self.now }
+    }
+
     /// A packet on its way out of an external interface, of this VRF: its new ends.
     pub(super) fn outbound(
         &mut self,
@@ -197,7 +205,8 @@ impl Maker<'_> {
             let source = Source { external: known.external, uses: uses(known.id) };
             return is_held.then_some(source).ok_or(Drop::FlowContended);
         }
-        let (external, id) = self.new_mapping(internal, policy, vrf)?;
+        let wish = Wish { port: internal.port, is_only: false };
+        let (external, id) = self.places().new_mapping(internal, policy, vrf, wish)?;
         Ok(Source { external, uses: uses(id) })
     }
 
@@ -208,7 +217,7 @@ impl Maker<'_> {
         first: &First<'_>,
         is_outside: bool,
     ) -> Option<Result<Ends, Drop>> {
-        let Flow { source, destination, destination_port, protocol, .. } = first.flow();
+        let Flow { source, destination, source_port, destination_port, protocol } = first.flow();
         let vrf = first.key.vrf;
         // ICMP queries have no port at the end that answers.
         let port = (protocol != ICMP4).then_some(destination_port);
@@ -222,13 +231,20 @@ impl Maker<'_> {
         let mappings = self.shared.flows.mappings();
         let known = mappings.of_external(external)?;
         let policy = self.nat.policy(known.policy)?;
-        let is_let_in = match policy.filtering {
-            // Whom it has sent to has a flow. Hosts inside could send to the internal end as well: two of them that
-            // open a way for each other need no more than that.
-            Filtering::AddressAndPort => !is_outside,
-            Filtering::Address => !is_outside || mappings.reaches(external, source),
+        let by_policy = || match policy.filtering {
+            // Whom it has sent to has a flow.
+            Filtering::AddressAndPort => false,
+            Filtering::Address => mappings.reaches(external, source),
             Filtering::Anyone => true,
         };
+        // Hosts inside could send to the internal end as well: two of them that open a way for each other need no more
+        // than that.
+        let is_let_in = !is_outside
+            || match mappings.lease_of(known.id) {
+                Lease::No => by_policy(),
+                Lease::Anybody => true,
+                Lease::Some => self.peers.admits(known.id, (source, source_port), by_policy()),
+            };
         if !is_let_in || !mappings.hold(known.id) {
             return None;
         }

@@ -15,6 +15,7 @@ use super::errors::{Found, translate_error};
 use super::first::First;
 use super::known::{Translated, Translator, is_to_another};
 use super::lanes::{goes_on, header, seen, translate};
+use super::mappings::RemotePeers;
 use super::rewrite::Header;
 use super::vrfs::{remember, remember_first};
 use super::{EDGES, INPUT_NODE, Nat, NatWorker, refuse};
@@ -64,6 +65,7 @@ struct Slow<'a> {
     shared: &'a Shared,
     nat: &'a Nat,
     reader: &'a stoa_engine::quiescence::Reader,
+    peers: &'a RemotePeers,
     policy: Option<acl::Policy>,
     side: &'a mut Side,
     worker: &'a mut NatWorker,
@@ -128,7 +130,8 @@ impl Input {
             return false;
         };
         let side = tracker.of(true);
-        let mut slow = Slow { shared, nat, reader, policy, side, worker, now, is_alone };
+        let peers = shared.remote_peers.read(reader);
+        let mut slow = Slow { shared, nat, reader, peers, policy, side, worker, now, is_alone };
         let (mut is_any, mut packets, mut bytes) = (false, 0, 0);
         if let Next::All(edge) = next {
             let lanes = vector.len();
@@ -225,7 +228,8 @@ impl Slow<'_> {
         let first = First { packet, key, ports, untranslated, received };
         let (shared, nat, policy, now) = (self.shared, self.nat, self.policy, self.now);
         let (side, worker) = (&mut *self.side, &mut *self.worker);
-        let mut maker = Maker { shared, nat, policy, side, worker, now };
+        let peers = self.peers;
+        let mut maker = Maker { shared, nat, peers, policy, side, worker, now };
         match maker.inbound(&first, is_outside) {
             Some(Ok(ends)) => {
                 vector.flags[lane] |= flags::TRACKED;

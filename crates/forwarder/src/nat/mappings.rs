@@ -5,36 +5,32 @@
 //! policy, and its second key the external end, which is thus unique. It counts its flows, and ends some time after the
 //! last one. All workers use a mapping; the worker that has made it ends it.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+mod leases;
+mod owner;
 
-use stoa_engine::quiescence::Quiescence;
-use stoa_tables::Reclaim;
+pub use leases::{Lease, Peers, RemotePeer, RemotePeers};
+pub use owner::MappingOwner;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{
-    Created, FlowCapacity, FlowEntry, FlowError, FlowKey, FlowOwner, FlowReader, FlowTable,
-    NewFlow, Secret, Tuple,
+    FlowCapacity, FlowEntry, FlowError, FlowKey, FlowReader, FlowTable, Secret, Tuple,
 };
 
 use super::blocks::Blocks;
 use super::quotas::{QUOTA, Quotas};
-
-/// The spare word of a mapping that has the number of its block or of its quota, plus one.
-const BLOCK: usize = 0;
 
 /// In place of the number of flows, plus one: the mapping does not count yet, or not any more. So memory is touched
 /// only when it is used.
 const OVER: u32 = 0;
 /// In place of the number of flows, plus one: none.
 const UNUSED: u32 = 1;
+/// Bits of the word of a mapping that count; the others are those of [`leases`].
+const COUNT: u32 = (1 << 29) - 1;
 /// Hosts for each mapping for which there is room, on average.
 const HOSTS: u32 = 2;
-/// Mappings that one call looks at whose time has come; none has a timeout.
-const FINISHED: usize = 256;
-const NEVER: [u32; 256] = [u32::MAX; 256];
-/// Seconds that a mapping stays without flows: of TCP the port is not used again before the other end's TIME-WAIT ends
-/// with its flow, so that little is needed.
-const LINGER_S: u32 = 4;
 
 /// An address and port with their protocol and VRF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +89,7 @@ pub struct Mappings {
     refused: AtomicU64,
     blocks: Blocks,
     quotas: Quotas,
+    ended_leases: leases::Ended,
 }
 
 impl Mappings {
@@ -107,9 +104,9 @@ impl Mappings {
         let table = FlowTable::new(&capacities, secret)?;
         let counts = (0..hosts + capacity).map(|_| AtomicU32::new(OVER)).collect();
         let reader = table.reader();
-        let (live, refused, blocks) = Default::default();
+        let (live, refused, blocks, ended_leases) = Default::default();
         let table = Mutex::new(table);
-        Ok(Self { table, reader, counts, capacity, live, refused, blocks, quotas })
+        Ok(Self { table, reader, counts, capacity, live, refused, blocks, quotas, ended_leases })
     }
 
     /// How many fit.
@@ -150,7 +147,7 @@ impl Mappings {
     pub fn owner(&self, worker: usize, now: u32) -> Option<MappingOwner> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = table.owner(u8::try_from(worker).ok()?, now)?;
-        Some(MappingOwner { owner, at: 0, last: now, is_dirty: false })
+        Some(MappingOwner::new(owner, now))
     }
 
     fn count(&self, id: u32) -> Option<&AtomicU32> {
@@ -162,7 +159,8 @@ impl Mappings {
         else {
             return None;
         };
-        let flows = self.count(entry.id())?.load(Ordering::Relaxed).checked_sub(UNUSED)?;
+        let word = self.count(entry.id())?.load(Ordering::Relaxed);
+        let flows = (word & COUNT).checked_sub(UNUSED)?;
         if !entry.has_second() || !entry.is_live() {
             return None;
         }
@@ -193,30 +191,30 @@ impl Mappings {
     pub fn reaches(&self, external: End, host: u32) -> bool {
         let id = self.reader.find(&external.towards(host)).id();
         let count = id.and_then(|id| self.count(id)).map(|count| count.load(Ordering::Relaxed));
-        count.is_some_and(|count| count > UNUSED)
+        count.is_some_and(|word| word & COUNT > UNUSED)
     }
 
     /// Counts one more flow; `false`: the mapping has ended.
     pub fn hold(&self, id: u32) -> bool {
-        let more = |count: u32| if count == OVER { None } else { count.checked_add(1) };
+        let more = |word: u32| (word & COUNT != OVER && word & COUNT < COUNT).then(|| word + 1);
         let Some(count) = self.count(id) else { return false };
         count.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
     }
 
     /// A flow has ended, or was not created.
     pub fn release(&self, id: u32) {
-        let less = |count: u32| (count > UNUSED).then(|| count - 1);
+        let less = |word: u32| (word & COUNT > UNUSED).then(|| word - 1);
         if let Some(count) = self.count(id) {
             let _ = count.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
         }
     }
 
-    /// Has a mapping without flows take no more of them; whether it had none.
+    /// Has a mapping without flows and without a lease take no more flows; whether it had none.
     fn end(&self, id: u32) -> bool {
-        let unused_to_over = |count: &AtomicU32| {
-            count.compare_exchange(UNUSED, OVER, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        self.count(id).is_some_and(unused_to_over)
+        let unused_to_over = |word: u32| (leases::without_ended(word) == UNUSED).then_some(OVER);
+        self.count(id).is_some_and(|count| {
+            count.fetch_update(Ordering::AcqRel, Ordering::Relaxed, unused_to_over).is_ok()
+        })
     }
 
     /// The same for the flow of an external end to a host.
@@ -231,157 +229,6 @@ impl Mappings {
         let (hosts, end) = (self.counts.len() as u32 - self.capacity, self.counts.len() as u32);
         let ids = ids.start.saturating_add(hosts).min(end)..ids.end.saturating_add(hosts).min(end);
         ids.filter_map(|id| self.mapping(&self.reader.entry(id)))
-    }
-}
-
-/// The mappings that a worker has made.
-pub struct MappingOwner {
-    owner: FlowOwner,
-    /// Where the next look begins, and when the last one was complete.
-    at: u32,
-    last: u32,
-    /// Whether there may be ids that wait for a grace period.
-    is_dirty: bool,
-}
-
-impl MappingOwner {
-    /// Makes a mapping with one flow, of a policy with this number. It has a use of the block, if there is one, until
-    /// it ends.
-    ///
-    /// # Errors
-    /// [`FlowError::ReplyKeyTaken`]: another mapping has the external end. Others: there is no room, or another worker
-    /// makes the same one at this moment.
-    pub fn create(
-        &mut self,
-        all: &Mappings,
-        (internal, external): (End, End),
-        (policy, block): (u32, Option<u32>),
-        now: u32,
-    ) -> Result<u32, FlowError> {
-        let (key, reply) = (internal.towards(policy), Some(external.of_nobody()));
-        let made = self.insert(all, &NewFlow::new(key, reply), now);
-        if matches!(made, Err(FlowError::Full { .. })) {
-            all.refused.fetch_add(1, Ordering::Relaxed);
-        }
-        let id = made?;
-        all.live.fetch_add(1, Ordering::Relaxed);
-        // Only this worker ends it, and reads this.
-        self.owner.entry(id).set_spare(BLOCK, block.map_or(0, |it| it + 1));
-        Ok(id)
-    }
-
-    /// Removes a mapping that has ended, and gives back its block.
-    fn remove(&mut self, all: &Mappings, id: u32, now: u32) {
-        let entry = all.reader.entry(id);
-        let block = entry.spare(BLOCK).unwrap_or(0).checked_sub(1);
-        let is_host = !entry.has_second();
-        let protocol = match entry.key().tuple {
-            Tuple::Ip4(it) => it.protocol,
-            Tuple::Ip6(_) => 0,
-        };
-        // One whose bucket another worker holds stays until the next look.
-        if self.owner.remove(id).is_ok() {
-            self.is_dirty = true;
-            all.live.fetch_sub(u32::from(!is_host), Ordering::Relaxed);
-            if let Some(block) = block {
-                all.give_back(block, protocol, now);
-            }
-        }
-    }
-
-    /// Counts a flow of an external end to a host.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn hold_host(
-        &mut self,
-        all: &Mappings,
-        (external, host): (End, u32),
-        now: u32,
-    ) -> Result<(), FlowError> {
-        let key = external.towards(host);
-        let found = all.reader.find(&key).id();
-        if found.is_some_and(|id| all.hold(id)) {
-            return Ok(());
-        }
-        self.insert(all, &NewFlow::new(key, None), now).map(|_| ())
-    }
-
-    fn insert(&mut self, all: &Mappings, new: &NewFlow, now: u32) -> Result<u32, FlowError> {
-        match self.owner.create(new, now, now)? {
-            Created::New(id) => {
-                if let Some(count) = all.count(id) {
-                    count.store(UNUSED + 1, Ordering::Release);
-                }
-                Ok(id)
-            }
-            // Another worker makes it, or ends it: with the next packet it is one or the other.
-            Created::Existing(_) => Err(FlowError::Contended),
-        }
-    }
-
-    /// Ends a mapping at once if it has no flow: the one that it was made for was refused. Otherwise refused packets
-    /// would hold all ports for some seconds.
-    pub fn give_up(&mut self, all: &Mappings, id: u32, now: u32) {
-        let is_own = all.reader.entry(id).owner() == self.owner.number();
-        if is_own && all.end(id) {
-            self.remove(all, id, now);
-        }
-    }
-
-    /// The same for the flow of an external end to a host.
-    pub fn give_up_host(&mut self, all: &Mappings, external: End, host: u32, now: u32) {
-        if let Some(id) = all.reader.find(&external.towards(host)).id() {
-            self.give_up(all, id, now);
-        }
-    }
-
-    /// Ends mappings without flows, looking at all of them every few seconds.
-    pub fn maintain(&mut self, all: &Mappings, now: u32, quiescence: &Arc<Quiescence>) {
-        // Finishes those whose external end another worker has held while they ended; others stay.
-        self.owner.expire(now, &NEVER, FINISHED, |_| {});
-        self.is_dirty |= self.owner.pending() > 0;
-        if self.owner.live() == 0 && !self.is_dirty {
-            return;
-        }
-        if self.at == 0 {
-            if now.wrapping_sub(self.last) < LINGER_S {
-                return self.reclaim(quiescence);
-            }
-            self.last = now;
-        }
-        let end = all.counts.len() as u32;
-        // All of them within two seconds, when called ten times a second.
-        let most = (end / 16).max(4_096);
-        let until = self.at.saturating_add(most).min(end);
-        for id in self.at..until {
-            self.end_unused(all, id, now);
-        }
-        self.at = if until == end { 0 } else { until };
-        self.reclaim(quiescence);
-    }
-
-    fn end_unused(&mut self, all: &Mappings, id: u32, now: u32) {
-        let entry = all.reader.entry(id);
-        if !entry.is_live() || entry.owner() != self.owner.number() {
-            return;
-        }
-        let Some(count) = all.count(id) else { return };
-        let is_young = now.wrapping_sub(entry.start()) < LINGER_S;
-        let is_over = count.load(Ordering::Relaxed) == OVER || !is_young && all.end(id);
-        if is_over {
-            self.remove(all, id, now);
-        }
-    }
-
-    fn reclaim(&mut self, quiescence: &Arc<Quiescence>) {
-        if self.owner.pending() == 0 {
-            self.is_dirty = false;
-            return;
-        }
-        let epoch = quiescence.advance();
-        self.owner.retire_mark(epoch);
-        self.owner.reclaim(quiescence.safe());
     }
 }
 

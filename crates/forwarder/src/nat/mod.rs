@@ -33,10 +33,11 @@ pub mod vrfs;
 mod worker;
 
 pub use alg::{AlgPort, external_port};
+pub use allocate::{Places, Wish};
 pub use errors::restore;
 pub use input::make_input;
 pub use output::make_output;
-pub use worker::{NatWorker, Traffic};
+pub use worker::{CONTROL, NatWorker, Traffic};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -201,7 +202,7 @@ pub struct Policy {
 
 impl Policy {
     /// Whether it translates packets from a source.
-    fn has_subscriber(&self, source: u32) -> bool {
+    pub fn has_subscriber(&self, source: u32) -> bool {
         self.subscribers.is_empty() || self.subscribers.iter().any(|it| it.contains(source))
     }
 
@@ -288,7 +289,7 @@ impl Nat {
     }
 
     /// The policy with a number.
-    fn policy(&self, number: u32) -> Option<&Policy> {
+    pub fn policy(&self, number: u32) -> Option<&Policy> {
         self.policies.iter().find(|policy| policy.number == number)
     }
 

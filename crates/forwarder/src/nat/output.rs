@@ -13,6 +13,7 @@ use super::create::Maker;
 use super::first::First;
 use super::known::{Translated, Translator};
 use super::lanes::{goes_on, header, seen, translate};
+use super::mappings::RemotePeers;
 use super::rewrite::Header;
 use super::{Nat, NatWorker, OUTPUT_NODE, Outbound, refuse};
 use crate::acl;
@@ -44,6 +45,7 @@ struct Output {
 struct Slow<'a> {
     shared: &'a Shared,
     nat: &'a Nat,
+    peers: &'a RemotePeers,
     policy: Option<acl::Policy>,
     side: &'a mut Side,
     worker: &'a mut NatWorker,
@@ -103,7 +105,8 @@ impl Output {
             left.iter().for_each(|lane| refuse(vector, lane, Drop::Nat44Untranslated, true));
             return true;
         };
-        let mut slow = Slow { shared, nat, policy, side: tracker.of(true), worker, now };
+        let (peers, side) = (shared.remote_peers.read(reader), tracker.of(true));
+        let mut slow = Slow { shared, nat, peers, policy, side, worker, now };
         let (mut is_any, mut packets, mut bytes) = (false, 0, 0);
         if let Next::All(edge) = next {
             let lanes = vector.len();
@@ -182,7 +185,8 @@ impl<'a> Slow<'a> {
         let first = First { packet, key, ports, untranslated, received };
         let (shared, nat, policy, now) = (self.shared, self.nat, self.policy, self.now);
         let (side, worker) = (&mut *self.side, &mut *self.worker);
-        let mut maker = Maker { shared, nat, policy, side, worker, now };
+        let peers = self.peers;
+        let mut maker = Maker { shared, nat, peers, policy, side, worker, now };
         let ends = maker.outbound(&first, decision, tx_vrf)?;
         vector.flags[lane] |= flags::TRACKED;
         vector.flags[lane] &= !flags::DEFERRED;

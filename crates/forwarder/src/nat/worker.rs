@@ -10,8 +10,11 @@ use super::block_events::{Event, EventKind};
 use super::blocks::{NoBlock, Refused, Search};
 use super::mappings::{MappingOwner, Mappings};
 use crate::flow::flows::{Flows, Now, random};
-use crate::flow::tracker::Side;
+use crate::flow::tracker::{Side, Uses};
 use crate::reports::Reporter;
+
+/// The number of the control thread among the owners of mappings: more than workers have.
+pub const CONTROL: usize = 200;
 
 /// Flows that one call looks at after a change.
 const SWEPT: u32 = 4_096;
@@ -49,16 +52,16 @@ pub struct NatWorker {
 #[derive(Debug, Default)]
 struct Sweep {
     /// The last epoch whose ended numbers have no flows here any more.
-    done: u32,
+    done: u64,
     /// The epoch for which it goes on, and where.
-    epoch: u32,
+    epoch: u64,
     next: u32,
 }
 
 impl Sweep {
     /// Does a part of it for an epoch: `end` looks at the flows from a number on, and returns where it goes on. Whether
     /// to go on soon.
-    fn go_on(&mut self, epoch: u32, end: impl FnOnce(u32) -> Option<u32>) -> bool {
+    fn go_on(&mut self, epoch: u64, end: impl FnOnce(u32) -> Option<u32>) -> bool {
         if self.done == epoch {
             return false;
         }
@@ -105,7 +108,7 @@ impl NatWorker {
     }
 
     /// The owner of this worker's mappings.
-    pub(super) fn owner(&mut self) -> Option<&mut MappingOwner> {
+    pub fn owner(&mut self) -> Option<&mut MappingOwner> {
         self.mappings.as_mut()
     }
 
@@ -133,15 +136,25 @@ impl NatWorker {
         found
     }
 
-    /// Ends mappings without flows, and flows whose policy or static mapping has gone. Whether to go on soon.
+    /// Ends mappings without flows, and flows whose policy, static mapping or lease has gone. Whether to go on soon.
     pub(super) fn maintain(&mut self, nat: &Nat, flows: &Flows, side: &mut Side, now: Now) -> bool {
         let all: &Mappings = flows.mappings();
         if let Some(owner) = &mut self.mappings {
             owner.maintain(all, now.tick, flows.quiescence());
         }
-        self.sweep.go_on(nat.epoch, |first| {
-            side.end_translated((first, SWEPT), |uses| !nat.has_number(uses.number))
-        })
+        let of_leases = all.lease_epoch();
+        let epoch = u64::from(nat.epoch) << 32 | u64::from(of_leases);
+        let has_lost_lease =
+            |uses: &Uses| uses.is_inbound && uses.mapping.is_some_and(|id| all.has_ended_lease(id));
+        let goes_on = self.sweep.go_on(epoch, |first| {
+            side.end_translated((first, SWEPT), |uses| {
+                !nat.has_number(uses.number) || has_lost_lease(&uses)
+            })
+        });
+        if !goes_on {
+            all.note_swept(self.number, of_leases);
+        }
+        goes_on
     }
 }
 

@@ -70,6 +70,8 @@ pub enum Class {
     TestLink = 22,
     /// Answers to echo requests of the controller: `ping` and `traceroute`.
     Probe = 23,
+    /// PCP and NAT-PMP of hosts that may ask for mappings.
+    Pcp = 24,
 }
 
 /// The policer of a class.
@@ -85,7 +87,7 @@ pub struct Limit {
 
 impl Class {
     /// All classes, each at the index of its number.
-    pub const ALL: [Class; 24] = [
+    pub const ALL: [Class; 25] = [
         Self::ArpReply,
         Self::Arp,
         Self::NdReply,
@@ -110,6 +112,7 @@ impl Class {
         Self::Test,
         Self::TestLink,
         Self::Probe,
+        Self::Pcp,
     ];
 
     /// The inverse of `as u16`.
@@ -144,6 +147,7 @@ impl Class {
             Self::Test => punts::test::CLASS,
             Self::TestLink => punts::test::LINK_CLASS,
             Self::Probe => punts::PROBE,
+            Self::Pcp => "pcp",
         }
     }
 
@@ -180,6 +184,7 @@ impl Class {
             Self::Test => "UDP datagrams that the controller echoes",
             Self::TestLink => "frames that the controller echoes",
             Self::Probe => "answers to ping and traceroute of the router",
+            Self::Pcp => "requests for mappings by PCP and NAT-PMP",
             Self::Redirect => {
                 "packets that leave by the interface they came in, whose senders are redirected"
             }
@@ -209,6 +214,8 @@ impl Class {
             Self::Host => (500_000, 16_384, 1_000_000),
             Self::Fragment => (20_000, 4096, 100_000),
             Self::Listener | Self::Redirect => (10, 10, 100),
+            // A thousand hosts that begin at once; a request costs the control thread some ten microseconds.
+            Self::Pcp => (500, 256, 2000),
             // One advertisement answers all solicitations within three seconds.
             Self::Solicitation => (100, 100, 1000),
             Self::Echo => (20_000, 2000, 100_000),
@@ -242,6 +249,7 @@ impl Class {
             Self::Host => Drop::HostLimited,
             Self::Fragment => Drop::FragmentLimited,
             Self::Listener => Drop::MldLimited,
+            Self::Pcp => Drop::PcpLimited,
             Self::Test | Self::TestLink | Self::Probe => Drop::PuntLimited,
             Self::Icmp | Self::Echo | Self::Error | Self::TooBig | Self::Redirect => {
                 Drop::IcmpLimited

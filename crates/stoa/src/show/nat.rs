@@ -34,7 +34,7 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         write(&mappings(&reply.mappings), out)?;
     }
     writeln!(out)?;
-    write!(out, "{}", summary(&reply))?;
+    write!(out, "{}{}", summary(&reply), port_control(&reply))?;
     Ok(())
 }
 
@@ -213,6 +213,17 @@ fn mappings(mappings: &[NatStaticState]) -> Table {
     table
 }
 
+/// What hosts have asked for, if they may.
+fn port_control(reply: &ListNatReply) -> String {
+    let Some(it) = &reply.port_control else { return String::new() };
+    let answers = it.answers.iter().filter(|it| it.count > 0);
+    let answers: Vec<String> =
+        answers.map(|it| format!("{} {} {}", number(it.count), it.protocol, it.result)).collect();
+    let answers = if answers.is_empty() { "none".to_owned() } else { answers.join(", ") };
+    let (leases, limit) = (number(it.leases), number(it.lease_limit));
+    format!("PCP and NAT-PMP: {leases} leases of {limit}. Answers: {answers}.\n")
+}
+
 /// The use of the tables, and what was translated.
 fn summary(reply: &ListNatReply) -> String {
     let used = reply.addresses.iter().filter(|it| it.flows > 0 || it.dynamic_mappings > 0).count();
@@ -297,6 +308,12 @@ fn to_json(reply: &ListNatReply) -> Value {
         "dynamic_mappings": reply.dynamic_mappings, "mapping_limit": reply.mapping_limit,
         "out": direction(reply.out_packets, reply.out_bytes),
         "in": direction(reply.in_packets, reply.in_bytes),
+        "port_control": reply.port_control.as_ref().map(|it| json!({
+            "leases": it.leases, "lease_limit": it.lease_limit, "expired": it.expired, "epoch_s": it.epoch_s,
+            "answers": it.answers.iter().filter(|it| it.count > 0).map(|it| json!({
+                "protocol": it.protocol, "result": it.result, "count": it.count,
+            })).collect::<Vec<_>>(),
+        })),
     })
 }
 

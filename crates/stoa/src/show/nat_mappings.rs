@@ -6,7 +6,7 @@ use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
 use stoa_api::acl::protocol_name;
 use stoa_api::text::ip_text;
-use stoa_api::v1::{NatDynamicMapping, NatMappingFilter, Prefix, ShowNatMappingsRequest};
+use stoa_api::v1::{NatDynamicMapping, NatLease, NatMappingFilter, Prefix, ShowNatMappingsRequest};
 
 use super::{count, duration, number, table, write};
 use crate::failure::Failure;
@@ -91,8 +91,29 @@ fn end(address: &[u8], port: u32, vrf: &str) -> String {
     format!("{}:{port}{of}", ip_text(address))
 }
 
+/// Who may send by a lease; nothing: anybody.
+fn peers(lease: &NatLease) -> impl Iterator<Item = String> {
+    lease.peers.iter().map(|it| {
+        let prefix = it.prefix.as_ref().map_or_else(String::new, ToString::to_string);
+        let address = prefix.strip_suffix("/32").unwrap_or(&prefix);
+        match it.port {
+            0 => address.to_owned(),
+            port => format!("{address}:{port}"),
+        }
+    })
+}
+
+/// A lease, its time that is left, and who may send.
+fn lease(it: &NatLease) -> String {
+    let left = duration(it.left_s.into());
+    let from = peers(it).collect::<Vec<_>>().join(", ");
+    let from = if from.is_empty() { from } else { format!(", from {from}") };
+    format!("{}, {left} left{from}", it.kind)
+}
+
 fn to_table(mappings: &[NatDynamicMapping]) -> Table {
-    let mut table = table(&["protocol", "external", "internal", "policy", ">flows", "age"]);
+    let mut table =
+        table(&["protocol", "external", "internal", "policy", ">flows", "age", "lease"]);
     for it in mappings {
         table.add_row(vec![
             Cell::new(protocol_name(it.protocol)),
@@ -101,6 +122,7 @@ fn to_table(mappings: &[NatDynamicMapping]) -> Table {
             Cell::new(format!("{}/{}", it.instance, it.policy)),
             count(it.flows),
             Cell::new(duration(it.age_s.into())),
+            Cell::new(it.leases.iter().map(lease).collect::<Vec<_>>().join("\n")),
         ]);
     }
     table
@@ -119,6 +141,9 @@ fn to_json(mapping: &NatDynamicMapping) -> Value {
         "policy": mapping.policy,
         "flows": mapping.flows,
         "age_s": mapping.age_s,
+        "leases": mapping.leases.iter().map(|it| json!({
+            "kind": it.kind, "left_s": it.left_s, "peers": peers(it).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
     })
 }
 
@@ -126,6 +151,7 @@ fn to_json(mapping: &NatDynamicMapping) -> Value {
 mod tests {
     use super::*;
     use clap::Parser;
+    use stoa_api::v1::NatRemotePeer;
 
     #[derive(clap::Parser)]
     struct Line {
@@ -167,12 +193,30 @@ mod tests {
             policy: 10,
             flows: 2,
             age_s: 61,
+            leases: vec![
+                NatLease { kind: "map".to_owned(), left_s: 7_200, peers: Vec::new() },
+                NatLease {
+                    kind: "peer".to_owned(),
+                    left_s: 60,
+                    peers: vec![NatRemotePeer {
+                        prefix: Some(Prefix { address: vec![198, 51, 100, 9], length: 32 }),
+                        port: 443,
+                    }],
+                },
+            ],
             ..NatDynamicMapping::default()
         };
         let text = to_table(std::slice::from_ref(&mapping)).to_string();
-        for part in ["udp", "203.0.113.17:40112", "10.0.0.7:5000 (red)", "1/10", "1 min 1 s"] {
+        for part in
+            ["udp", "203.0.113.17:40112", "10.0.0.7:5000 (red)", "1/10", "1 min 1 s", "map, 2 h"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert_eq!(to_json(&mapping)["external_port"], 40_112);
+        assert!(text.contains("left, from 198.51.100.9:443"), "{text}");
+        let json = to_json(&mapping);
+        assert_eq!(
+            (&json["external_port"], &json["leases"][0]["left_s"]),
+            (&40_112.into(), &7_200.into())
+        );
     }
 }

@@ -64,6 +64,20 @@ pub struct NatPolicy {
     pub external_realm: ExternalRealm,
     #[serde(default)]
     pub algs: Vec<NatAlg>,
+    #[serde(rename = "stoa-nat:port-control", default)]
+    pub port_control: PortControl,
+}
+
+/// Who may ask for mappings; nobody without interfaces.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct PortControl {
+    pub interface: Vec<String>,
+    pub nat_pmp: Option<bool>,
+    pub third_party: Option<bool>,
+    pub min_lifetime: Option<u32>,
+    pub max_lifetime: Option<u32>,
+    pub max_mappings_per_host: Option<u32>,
 }
 
 /// An application level gateway.

@@ -30,7 +30,7 @@ pub use change::{Changes, DesiredChange};
 pub use flow_limits::FlowLimits;
 pub(in crate::control) use held::Held;
 pub(in crate::control) use nat::NatAlgs;
-pub use nat::{Nat, NatBackend, NatBlocks, NatMapping, NatPolicy, NatRemote};
+pub use nat::{Nat, NatBackend, NatBlocks, NatMapping, NatPolicy, NatRemote, PortControl};
 pub(in crate::control) use pacer::Pacer;
 pub use pacer::Pause;
 pub use policy::{Rule, RuleAction};

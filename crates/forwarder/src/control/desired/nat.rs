@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 mod alg;
 mod blocks;
 mod mappings;
+mod port_control;
 
 use stoa_api::nat::{ADDRESSES, Deterministic, MAPPINGS, POLICIES, PORTS};
 use stoa_api::v1;
@@ -12,6 +13,7 @@ use stoa_api::v1;
 pub use blocks::NatBlocks;
 pub use mappings::{NatBackend, NatMapping, NatRemote};
 use mappings::{check_overlaps, checked_mapping, mapping_path};
+pub use port_control::PortControl;
 
 use super::change::DesiredChange;
 use super::{DesiredState, ValidationErrors};
@@ -46,6 +48,8 @@ pub struct NatPolicy {
     pub is_silent: bool,
     /// Application level gateways of its flows.
     pub algs: Vec<AlgPort>,
+    /// Whose requests for mappings are answered; `None`: nobody's.
+    pub port_control: Option<PortControl>,
 }
 
 /// All policies in their order, and all static mappings.
@@ -130,6 +134,10 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         let cause = "lets others send to mappings that depend on the endpoint".to_owned();
         return Err((cause, "Map independently of the endpoint, or filter by address and port."));
     }
+    if policy.port_control.is_some() && mapping != Mapping::EndpointIndependent {
+        let cause = "answers requests for mappings, and has none that others can use".to_owned();
+        return Err((cause, "Map independently of the endpoint."));
+    }
     let pools = prefixes(&policy.pools)?;
     let addresses: u64 = pools.iter().map(|it| u64::from(it.last() - it.network) + 1).sum();
     if addresses > ADDRESSES {
@@ -159,6 +167,7 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         quotas,
         is_silent: policy.silent,
         algs: policy.algs.iter().map(alg::checked).collect::<Result<_, _>>()?,
+        port_control: policy.port_control.as_ref().map(port_control::checked).transpose()?,
     })
 }
 
@@ -167,13 +176,14 @@ fn prefix_message(it: Prefix4) -> v1::Prefix {
 }
 
 impl NatPolicy {
-    /// Whether flows go on with another one: limits of subscribers and gateways may differ, and whether refusals are
-    /// silent.
+    /// Whether flows go on with another one: limits of subscribers, gateways and who may ask for mappings may differ,
+    /// and whether refusals are silent.
     pub(in crate::control) fn is_same_translation(&self, other: &Self) -> bool {
         let of = |it: &Self| {
             let blocks = it.blocks.as_ref().map(NatBlocks::without_limits);
             let (quotas, algs) = ([None; 4], Vec::new());
-            Self { blocks, quotas, is_silent: false, algs, ..it.clone() }
+            let port_control = None;
+            Self { blocks, quotas, is_silent: false, algs, port_control, ..it.clone() }
         };
         self == other || of(self) == of(other)
     }
@@ -206,6 +216,7 @@ impl NatPolicy {
             quotas: blocks::messages(self.blocks.as_ref().map_or(self.quotas, |it| it.quotas)),
             silent: self.is_silent,
             algs: self.algs.iter().map(alg::message).collect(),
+            port_control: self.port_control.as_ref().map(port_control::message),
         }
     }
 }
@@ -287,6 +298,12 @@ impl DesiredState {
                 let cause =
                     format!("has the interface {:?}, which does not exist", policy.interface);
                 errors.add(path, cause, "Use an existing interface.");
+            }
+            let inside = policy.port_control.iter().flat_map(|it| &it.interfaces);
+            for name in inside.filter(|it| !self.interfaces.contains_key(*it)) {
+                let path = policy_path(policy.instance, policy.policy);
+                let cause = format!("answers requests at {name:?}, which does not exist");
+                errors.add(path, cause, "Use existing interfaces.");
             }
         }
         let known: BTreeMap<&String, ()> = self.vrfs.keys().map(|name| (name, ())).collect();

@@ -152,6 +152,7 @@ impl ForwarderState {
         let (used, capacity) = (quotas.all_subscribers(), quotas.capacity().into());
         let fix = "This limit is the higher one of nat-flows and nat-mappings: raise that and restart Stoa.";
         limits.push(limit("nat-quotas", Some(used), capacity, quotas.refused(), fix));
+        self.add_pcp_limits(limits);
     }
 
     pub(super) fn vrf_name(&self, vrf: u16) -> String {
@@ -249,6 +250,7 @@ impl ForwarderState {
             out_bytes,
             in_packets,
             in_bytes,
+            port_control: self.pcp_state(),
         }
     }
 
@@ -284,9 +286,21 @@ impl ForwarderState {
                 policy,
                 flows: it.flows.into(),
                 age_s: now.wrapping_sub(it.start).cast_signed().max(0).cast_unsigned(),
+                leases: self.leases_of(&it),
             }
         };
         (listed.map(message).collect(), (end < mappings.capacity()).then_some(end))
+    }
+
+    /// The dynamic mappings that meet a filter, at once: for small tables.
+    pub fn nat_mappings(&self, filter: &v1::NatMappingFilter) -> Vec<v1::NatDynamicMapping> {
+        let (mut all, mut next) = (Vec::new(), Some(0));
+        while let Some(first) = next {
+            let (page, after) = self.list_nat_mappings(filter, first);
+            all.extend(page);
+            next = after;
+        }
+        all
     }
 
     fn meets(&self, filter: &v1::NatMappingFilter, it: &Mapping) -> bool {

@@ -4,9 +4,11 @@
 //! address does, gets another number: its flows end, and all others go on. Access lists (`control/acl`) have flows
 //! followed at all interfaces while anything is translated.
 
+mod active;
 mod blocks;
 mod history;
 mod listing;
+mod pcp;
 mod service;
 mod whois;
 
@@ -15,113 +17,17 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use super::apply::ApplyError;
-use super::capability::{Capability, Start, Step, Verbs};
-use super::desired::{NatBackend, NatMapping, NatPolicy, NatRemote};
+use super::capability::{Capability, Punted, Start, Step, Verbs};
+use super::desired::{NatMapping, NatPolicy};
 use super::forwarder_state::ForwarderState;
 use crate::acl::flow_vrf;
-use crate::nat::backends::Backend;
-use crate::nat::quotas::Quota;
-use crate::nat::statics::{Remote, Static, Statics};
-use crate::nat::{Allocation, Counts, INPUT_NODE, Nat, Policy, Prefix4, VRF_NODE};
+use crate::nat::statics::Statics;
+use crate::nat::{Allocation, INPUT_NODE, Nat, Policy, VRF_NODE};
+use crate::punt::Class;
+use active::{ActiveMapping, ActivePolicy};
 use blocks::ActiveBlocks;
 use history::History;
-
-/// A policy in force.
-#[derive(Clone, Debug)]
-struct ActivePolicy {
-    policy: NatPolicy,
-    /// The index of its interface, and the VRF of that.
-    interface: u32,
-    vrf: u16,
-    /// The primary address of its interface, if it has no pools.
-    address: Option<u32>,
-    number: u32,
-    counts: Arc<Counts>,
-    allocation: Allocation,
-    /// Its number among the counters of quotas.
-    quota: u8,
-}
-
-impl ActivePolicy {
-    /// Whether its flows go on by another one.
-    fn is_same(&self, other: &Self) -> bool {
-        (self.interface, self.vrf, self.address) == (other.interface, other.vrf, other.address)
-            && self.policy.is_same_translation(&other.policy)
-    }
-
-    /// What a source may have, where blocks do not say so.
-    fn quota(&self) -> Option<Quota> {
-        let ports = self.policy.quotas;
-        (ports != [None; 4]).then_some(Quota { policy: self.quota, ports })
-    }
-
-    fn pools(&self) -> Vec<Prefix4> {
-        let own = self.address.map(|network| Prefix4 { network, length: 32 });
-        self.policy.pools.iter().copied().chain(own).collect()
-    }
-}
-
-/// A static mapping in force.
-#[derive(Clone, Debug)]
-struct ActiveMapping {
-    mapping: NatMapping,
-    vrf: u16,
-    internal_vrf: u16,
-    number: u32,
-    /// The numbers of its backends.
-    backends: Vec<u32>,
-}
-
-impl ActiveMapping {
-    /// As workers need it.
-    fn compiled(&self) -> Static {
-        let NatMapping { ports, .. } = self.mapping;
-        let backends = self.mapping.backends.iter().zip(&self.backends);
-        let backend = |(it, number): (&NatBackend, &u32)| {
-            let NatBackend { address, first_port, weight } = *it;
-            Backend { number: *number, address, first_port, weight }
-        };
-        let remote =
-            self.mapping.remote.map(|NatRemote { addresses, ports }| Remote { addresses, ports });
-        Static {
-            number: self.number,
-            instance: self.mapping.instance,
-            vrf: self.vrf,
-            internal_vrf: self.internal_vrf,
-            protocol: self.mapping.protocol,
-            internal: self.mapping.internal,
-            external: self.mapping.external,
-            ports,
-            backends: backends.map(backend).collect(),
-            is_by_source: self.mapping.is_by_source,
-            remote,
-        }
-    }
-
-    /// Its own number, and those of its backends.
-    fn numbers(&self) -> impl Iterator<Item = u32> {
-        [self.number].into_iter().chain(self.backends.iter().copied())
-    }
-
-    /// Takes over numbers of its predecessor, so that flows go on; the others are 0.
-    fn follow(&mut self, former: &Self) {
-        let vrfs = |it: &Self| (it.vrf, it.internal_vrf);
-        if vrfs(self) != vrfs(former) {
-            return;
-        }
-        if self.mapping == former.mapping {
-            self.number = former.number;
-        }
-        if self.mapping == former.mapping || self.mapping.is_same_service(&former.mapping) {
-            let known = former.mapping.backends.iter().zip(&former.backends);
-            let known: BTreeMap<(u32, u16), u32> =
-                known.map(|(it, number)| ((it.address, it.first_port), *number)).collect();
-            for (it, number) in self.mapping.backends.iter().zip(&mut self.backends) {
-                *number = known.get(&(it.address, it.first_port)).copied().unwrap_or(0);
-            }
-        }
-    }
-}
+use pcp::PcpServer;
 
 /// Policies and mappings in force.
 #[derive(Default)]
@@ -139,6 +45,9 @@ pub(super) struct NatState {
     /// Which of them the next tick looks at.
     turn: usize,
     history: History,
+    pcp: PcpServer,
+    /// What workers have.
+    published: Option<Arc<Nat>>,
     /// Whether interfaces translate.
     is_on: bool,
     /// Whether they translate between VRFs: there are several.
@@ -153,7 +62,15 @@ impl Capability for NatState {
             0
         },
         limits: ForwarderState::add_nat_limits,
-        tick: ForwarderState::tick_nat_blocks,
+        punts: &[Punted {
+            class: Class::Pcp,
+            takes: |_| true,
+            receive: |state, _, packet| state.receive_pcp(&packet),
+        }],
+        tick: |state| {
+            state.tick_nat_blocks();
+            state.tick_pcp();
+        },
         entries: ForwarderState::add_nat_entries,
         ..Verbs::NONE
     };
@@ -198,7 +115,8 @@ impl ForwarderState {
         let is_touched = touched.nat.is_some()
             || desired.nat.policies.iter().any(|it| touched.interfaces.contains_key(&it.interface))
             || !touched.vrfs.is_empty()
-            || nat.external.iter().any(|it| step.interfaces.indexes.contains(it));
+            || nat.external.iter().any(|it| step.interfaces.indexes.contains(it))
+            || pcp::is_touched(step);
         if !is_touched || desired.nat.is_empty() && !nat.is_on {
             return Ok(());
         }
@@ -248,6 +166,7 @@ impl ForwarderState {
         if !is_on {
             self.publish_nat();
         }
+        self.apply_pcp();
         Ok(())
     }
 
@@ -361,6 +280,8 @@ impl ForwarderState {
             epoch: nat.epoch,
             vrfs,
         };
+        let published = Arc::new(published);
+        self.capabilities.nat.published = Some(published.clone());
         self.shared.nat.publish(published, &mut self.graveyard);
         self.capabilities.nat.ranges = ranges;
     }

@@ -120,6 +120,12 @@ impl BlockRange {
         (part(hash, self.addresses()), part(hash.rotate_left(16), self.per_address()))
     }
 
+    /// The external address at which a subscriber is at home.
+    pub fn home_address(&self, subscriber: Subscriber) -> Option<u32> {
+        let first = self.base + self.home(subscriber).0 * self.per_address();
+        self.place(first).map(|(address, ..)| address)
+    }
+
     /// The blocks at the address that is so many behind the home of a subscriber, in the order of its searches.
     pub(super) fn blocks_at(
         &self,

@@ -282,6 +282,12 @@ fn nat() -> v1::Nat {
         silent: true,
         ..policy(1)
     };
+    let asked = v1::NatPortControl {
+        interfaces: vec!["a".into()],
+        min_lifetime_s: 60,
+        ..v1::NatPortControl::default()
+    };
+    let second = v1::NatPolicy { port_control: Some(asked), ..policy(2) };
     let whole = v1::NatMapping {
         instance: 1,
         index: 1,
@@ -312,5 +318,5 @@ fn nat() -> v1::Nat {
         internal_remote: Some(net([10, 0, 0, 0], 30)),
         ..v1::NatMapping::default()
     };
-    v1::Nat { policies: vec![first, policy(2)], mappings: vec![whole, ports, shared] }
+    v1::Nat { policies: vec![first, second], mappings: vec![whole, ports, shared] }
 }

@@ -1,0 +1,242 @@
+//! Who holds which mapping, and until when.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stoa_wire::pcp::MOST_FILTERS;
+
+use crate::nat::mappings::{End, Peers, RemotePeer};
+
+/// Milliseconds of the control thread.
+type Millis = u64;
+
+/// An internal end that a policy maps, and of PEER the remote end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// The number of the policy.
+    pub(super) policy: u32,
+    /// The VRF of the internal end, as in keys of flows.
+    pub(super) vrf: u16,
+    /// Its address.
+    pub(super) address: u32,
+    /// TCP or UDP.
+    pub(super) protocol: u8,
+    /// Its port.
+    pub(super) port: u16,
+    /// Of PEER: address and port of the other end. `None`: a mapping for anybody, or for those that it names.
+    pub(super) remote: Option<(u32, u16)>,
+}
+
+impl Key {
+    /// The internal end.
+    pub(super) fn internal(&self) -> End {
+        let Self { address, port, protocol, vrf, .. } = *self;
+        End { address, port, protocol, vrf }
+    }
+
+    /// The first and the last key of a host.
+    fn of_host(policy: u32, vrf: u16, address: u32) -> (Self, Self) {
+        let first = Self { policy, vrf, address, protocol: 0, port: 0, remote: None };
+        let remote = Some((u32::MAX, u16::MAX));
+        (first, Self { protocol: u8::MAX, port: u16::MAX, remote, ..first })
+    }
+
+    /// The first and the last key of an internal end.
+    fn of_end(self) -> (Self, Self) {
+        let remote = Some((u32::MAX, u16::MAX));
+        (Self { remote: None, ..self }, Self { remote, ..self })
+    }
+}
+
+/// Who may change a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// Whoever knows the nonce (RFC 6887 section 11.3).
+    Nonce([u8; 12]),
+    /// The host, by NAT-PMP.
+    NatPmp,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lease {
+    /// Who may change it.
+    pub(super) holder: Holder,
+    /// When it ends.
+    pub(super) end_ms: Millis,
+    /// The number of the mapping.
+    pub(super) mapping: u32,
+    /// The external end.
+    pub(super) external: End,
+    /// Who may send; none: anybody.
+    pub(super) peers: Vec<RemotePeer>,
+}
+
+/// All leases.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    by_key: BTreeMap<Key, Lease>,
+    by_end: BTreeSet<(Millis, Key)>,
+}
+
+impl Leases {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// A lease.
+    pub(super) fn get(&self, key: &Key) -> Option<&Lease> {
+        self.by_key.get(key)
+    }
+
+    /// All of them.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.by_key.keys()
+    }
+
+    /// Those of a host.
+    pub(super) fn of_host(
+        &self,
+        policy: u32,
+        (vrf, address): (u16, u32),
+    ) -> impl Iterator<Item = (&Key, &Lease)> {
+        let (first, last) = Key::of_host(policy, vrf, address);
+        self.by_key.range(first..=last)
+    }
+
+    /// Those of an internal end: at most one for anybody, and those towards remote ends.
+    pub(super) fn of_end(&self, key: Key) -> impl Iterator<Item = (&Key, &Lease)> {
+        let (first, last) = key.of_end();
+        self.by_key.range(first..=last)
+    }
+
+    /// Adds a lease, or replaces it.
+    pub(super) fn insert(&mut self, key: Key, lease: Lease) {
+        self.by_end.insert((lease.end_ms, key));
+        if let Some(before) = self.by_key.insert(key, lease.clone())
+            && before.end_ms != lease.end_ms
+        {
+            self.by_end.remove(&(before.end_ms, key));
+        }
+    }
+
+    /// Removes a lease.
+    pub(super) fn remove(&mut self, key: &Key) -> Option<Lease> {
+        let lease = self.by_key.remove(key)?;
+        self.by_end.remove(&(lease.end_ms, *key));
+        Some(lease)
+    }
+
+    /// A lease that has ended by now.
+    pub(super) fn over(&self, now: Millis) -> Option<Key> {
+        self.by_end.first().filter(|(end_ms, _)| *end_ms <= now).map(|(_, key)| *key)
+    }
+
+    /// Whom the leases of an internal end let in. `None`: anybody.
+    pub(super) fn admitted(&self, key: Key) -> Option<Peers> {
+        let mut all: Vec<RemotePeer> = Vec::new();
+        let mut is_exclusive = false;
+        for (key, lease) in self.of_end(key) {
+            if key.remote.is_none() {
+                if lease.peers.is_empty() {
+                    return None;
+                }
+                is_exclusive = true;
+            }
+            all.extend(&lease.peers);
+        }
+        all.sort_unstable();
+        all.dedup();
+        Some(Peers { all: all.into(), is_exclusive })
+    }
+}
+
+/// The remote ends of a lease after a request: those before, unless it removes them, and those that it adds. `None`:
+/// there is no room for so many.
+pub(super) fn merged(
+    before: &[RemotePeer],
+    (added, clears): (&[RemotePeer], bool),
+) -> Option<Vec<RemotePeer>> {
+    let mut all = if clears { Vec::new() } else { before.to_vec() };
+    let new: Vec<RemotePeer> = added.iter().copied().filter(|it| !all.contains(it)).collect();
+    all.extend(new);
+    (all.len() <= MOST_FILTERS).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(host: u32, port: u16, remote: Option<u16>) -> Key {
+        let remote = remote.map(|port| (9, port));
+        Key { policy: 3, vrf: 0, address: host, protocol: 17, port, remote }
+    }
+
+    fn lease(end_ms: u64, peers: &[RemotePeer]) -> Lease {
+        let external = End { address: 7, port: 7, protocol: 17, vrf: 0 };
+        let holder = Holder::NatPmp;
+        Lease { holder, end_ms, mapping: 1, external, peers: peers.to_vec() }
+    }
+
+    fn peer(port: u16) -> RemotePeer {
+        RemotePeer { network: 9, length: 32, port }
+    }
+
+    #[test]
+    fn leases_of_an_end_admit_together() {
+        let mut all = Leases::default();
+        all.insert(key(1, 80, Some(5)), lease(9, &[peer(5)]));
+        all.insert(key(1, 81, None), lease(9, &[]));
+        all.insert(key(2, 80, None), lease(9, &[]));
+        let of = |all: &Leases| {
+            let peers = all.admitted(key(1, 80, None))?;
+            Some((peers.all.iter().map(|it| it.port).collect::<Vec<_>>(), peers.is_exclusive))
+        };
+        assert_eq!(of(&all), Some((vec![5], false)), "the policy lets others in");
+        all.insert(key(1, 80, None), lease(9, &[peer(7), peer(5)]));
+        assert_eq!(of(&all), Some((vec![5, 7], true)));
+        all.insert(key(1, 80, None), lease(9, &[]));
+        assert_eq!(of(&all), None);
+        assert_eq!(all.of_host(3, (0, 1)).count(), 3);
+        assert_eq!(all.of_host(3, (0, 3)).count(), 0);
+        assert_eq!(all.of_end(key(1, 80, Some(5))).count(), 2);
+    }
+
+    #[test]
+    fn remote_ends_are_added_up_to_a_limit() {
+        let before = [peer(1), peer(2)];
+        assert_eq!(merged(&before, (&[peer(2), peer(3)], false)).unwrap().len(), 3);
+        assert_eq!(merged(&before, (&[peer(3)], true)).unwrap(), [peer(3)]);
+        assert_eq!(merged(&before, (&[], true)).unwrap(), []);
+        let many: Vec<_> = (10..10 + MOST_FILTERS as u16).map(peer).collect();
+        assert_eq!(merged(&before, (&many, false)), None);
+        assert!(merged(&before, (&many, true)).is_some());
+    }
+
+    proptest! {
+        /// Against a map without an index.
+        #[test]
+        fn leases_end_in_their_order(
+            steps in prop::collection::vec((0_u32..3, 0_u16..3, prop::option::of(0_u16..2), 0_u64..50), 0..60),
+        ) {
+            let (mut all, mut model) = (Leases::default(), BTreeMap::new());
+            for (now, (host, port, remote, end_ms)) in (0..).zip(steps) {
+                let key = key(host, port, remote);
+                if end_ms == 0 {
+                    prop_assert_eq!(all.remove(&key).map(|it| it.end_ms), model.remove(&key));
+                } else {
+                    all.insert(key, lease(now + end_ms, &[]));
+                    model.insert(key, now + end_ms);
+                }
+                while let Some(key) = all.over(now) {
+                    prop_assert!(model.remove(&key).unwrap() <= now);
+                    all.remove(&key);
+                }
+                prop_assert!(model.values().all(|end_ms| *end_ms > now));
+                prop_assert_eq!((all.len(), all.by_end.len()), (model.len(), model.len()));
+            }
+        }
+    }
+}

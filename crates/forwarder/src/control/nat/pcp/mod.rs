@@ -1,0 +1,288 @@
+//! The server of PCP (RFC 6887) and NAT-PMP (RFC 6886): answers hosts that ask for mappings, and ends these when their
+//! time is over.
+//!
+//! A lease is a mark on a mapping that workers use ([`crate::nat::mappings`]): it keeps the mapping without flows, and
+//! lets others in. Mappings that no worker has made for traffic are those of this thread, which is an owner of mappings
+//! as workers are.
+
+mod announce;
+mod grant;
+mod leases;
+mod requests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stoa_api::v1;
+use stoa_engine::clock;
+use stoa_wire::{nat_pmp, pcp};
+
+use super::active::ActivePolicy;
+use crate::acl::flow_vrf;
+use crate::control::capability::Step;
+use crate::control::desired::PortControl;
+use crate::control::forwarder_state::ForwarderState;
+use crate::control::limit_listing::limit;
+use crate::nat::mappings::{Mapping, RemotePeers};
+use crate::nat::{CONTROL, NatWorker};
+use crate::pcp::PcpInterfaces;
+use announce::Announcements;
+use leases::{Holder, Key, Lease, Leases};
+
+/// Time between two searches of workers for flows of leases that have ended: each looks at all of its flows.
+const SEARCH_MS: u64 = 1_000;
+/// Remote ends of mappings are published with each change as long as there are only so many mappings with them.
+const FEW: usize = 256;
+
+/// What was answered.
+#[derive(Debug, Default)]
+struct Counts {
+    pcp: [u64; pcp::ResultCode::ALL.len()],
+    nat_pmp: [u64; nat_pmp::ResultCode::ALL.len()],
+    expired: u64,
+}
+
+/// The server.
+#[derive(Default)]
+pub(super) struct PcpServer {
+    leases: Leases,
+    /// The interfaces whose hosts may ask.
+    interfaces: BTreeSet<u32>,
+    /// What makes mappings, once hosts may ask.
+    maker: Option<NatWorker>,
+    /// Mappings of this thread that end when their flows have.
+    ending: BTreeSet<u32>,
+    /// Mappings whose flows end, with the epoch of the search for them, once it has begun.
+    ended: BTreeMap<u32, Option<u32>>,
+    /// The next search, at the earliest.
+    search_ms: u64,
+    /// Who may send, as workers see it, unless it was changed since.
+    peers: RemotePeers,
+    is_dirty: bool,
+    /// When it has lost leases.
+    epoch_ms: u64,
+    announcements: Announcements,
+    counts: Counts,
+}
+
+impl PcpServer {
+    /// Whether any policy answers, or has answered.
+    fn is_used(&self) -> bool {
+        self.maker.is_some()
+    }
+}
+
+/// The interfaces of policies whose hosts may ask.
+fn served(policies: &[ActivePolicy]) -> impl Iterator<Item = &String> {
+    let controls = policies.iter().filter_map(|it| it.policy.port_control.as_ref());
+    controls.flat_map(|it: &PortControl| &it.interfaces)
+}
+
+/// Whether a step touches interfaces whose hosts may ask.
+pub(super) fn is_touched(step: &Step<'_>) -> bool {
+    let policies = step.desired().nat.policies.iter();
+    let controls = policies.filter_map(|it| it.port_control.as_ref());
+    let mut names = controls.flat_map(|it| &it.interfaces);
+    names.any(|it| step.touched.interfaces.contains_key(it))
+}
+
+impl ForwarderState {
+    /// Takes over which policies answer, and where. Leases of others end.
+    pub(super) fn apply_pcp(&mut self) {
+        let policies = &self.capabilities.nat.policies;
+        let interfaces: BTreeSet<u32> =
+            served(policies).filter_map(|name| self.index_of(name)).collect();
+        if interfaces.is_empty() && !self.capabilities.nat.pcp.is_used() {
+            return;
+        }
+        let serving = policies.iter().filter(|it| it.policy.port_control.is_some());
+        let serving: BTreeSet<u32> = serving.map(|it| it.number).collect();
+        let vrfs: BTreeSet<u16> = self.vrfs.iter().map(|(_, it)| flow_vrf(it.id)).collect();
+        let pcp = &self.capabilities.nat.pcp;
+        let is_lost = |key: &&Key| !serving.contains(&key.policy) || !vrfs.contains(&key.vrf);
+        let lost: Vec<Key> = pcp.leases.keys().filter(is_lost).copied().collect();
+        for key in &lost {
+            self.end_pcp_lease(key);
+        }
+        let (now, shared) = (self.now(), self.shared.clone());
+        let pcp = &mut self.capabilities.nat.pcp;
+        let is_first = pcp.interfaces.is_empty() && !interfaces.is_empty();
+        if pcp.interfaces != interfaces {
+            pcp.interfaces.clone_from(&interfaces);
+            self.shared.pcp.publish(PcpInterfaces(interfaces), &mut self.graveyard);
+        }
+        pcp.maker.get_or_insert_with(|| NatWorker::new(&shared.flows, CONTROL));
+        if !lost.is_empty() || is_first {
+            // RFC 6887 section 8.5.
+            pcp.epoch_ms = now;
+            pcp.announcements.begin(now);
+        }
+        if pcp.interfaces.is_empty() {
+            pcp.announcements.stop();
+        }
+    }
+
+    /// Seconds since the server has lost leases.
+    fn pcp_epoch_s(&self) -> u32 {
+        (self.now().saturating_sub(self.capabilities.nat.pcp.epoch_ms) / 1_000) as u32
+    }
+
+    /// Ends leases whose time is over, and what is left of ended ones.
+    pub(super) fn tick_pcp(&mut self) {
+        if !self.capabilities.nat.pcp.is_used() {
+            return;
+        }
+        while let Some(key) = self.capabilities.nat.pcp.leases.over(self.now()) {
+            self.capabilities.nat.pcp.counts.expired += 1;
+            self.end_pcp_lease(&key);
+            self.pause(1);
+        }
+        self.end_pcp_mappings();
+        self.end_pcp_flows();
+        if self.capabilities.nat.pcp.is_dirty {
+            self.publish_remote_peers();
+        }
+        self.announce_pcp();
+    }
+
+    /// Ends a lease. Its mapping goes on while it has other ones, or flows that did not come in by it.
+    fn end_pcp_lease(&mut self, key: &Key) {
+        let Some(lease) = self.capabilities.nat.pcp.leases.remove(key) else { return };
+        if self.capabilities.nat.pcp.leases.of_end(*key).next().is_some() {
+            return self.set_remote_peers(*key, lease.mapping);
+        }
+        let mappings = self.shared.flows.mappings();
+        let has_flows = mappings.end_lease(lease.mapping);
+        let is_own = mappings.is_owned_by(lease.mapping, CONTROL);
+        let pcp = &mut self.capabilities.nat.pcp;
+        if has_flows {
+            pcp.ended.insert(lease.mapping, None);
+        }
+        if is_own {
+            pcp.ending.insert(lease.mapping);
+        }
+        pcp.is_dirty |= pcp.peers.0.remove(&lease.mapping).is_some();
+    }
+
+    /// Ends mappings of this thread that have neither leases nor flows.
+    fn end_pcp_mappings(&mut self) {
+        let shared = self.shared.clone();
+        let (mappings, now) = (shared.flows.mappings(), shared.flows.now(clock::tsc()).tick);
+        let pcp = &mut self.capabilities.nat.pcp;
+        let Some(owner) = pcp.maker.as_mut().and_then(NatWorker::owner) else { return };
+        pcp.ending.retain(|id| !owner.end_one(mappings, *id, now));
+        owner.finish(now, shared.flows.quiescence());
+    }
+
+    /// Has workers end flows that came in by leases which have ended.
+    fn end_pcp_flows(&mut self) {
+        let (now, workers) = (self.now(), self.worker_count());
+        let mappings = self.shared.flows.mappings();
+        let pcp = &mut self.capabilities.nat.pcp;
+        if now >= pcp.search_ms && pcp.ended.values().any(Option::is_none) {
+            let epoch = mappings.end_flows_of_leases();
+            pcp.ended.values_mut().filter(|it| it.is_none()).for_each(|it| *it = Some(epoch));
+            pcp.search_ms = now + SEARCH_MS;
+        }
+        pcp.ended.retain(|id, epoch| {
+            let is_done = epoch.is_some_and(|epoch| mappings.is_swept(workers, epoch));
+            if is_done {
+                mappings.forget_lease(*id);
+            }
+            !is_done
+        });
+    }
+
+    /// Publishes whom the leases of an internal end let in.
+    fn set_remote_peers(&mut self, key: Key, mapping: u32) {
+        let pcp = &mut self.capabilities.nat.pcp;
+        let admitted = pcp.leases.admitted(key);
+        let is_restricted = admitted.is_some();
+        let before = match admitted {
+            Some(peers) if pcp.peers.0.get(&mapping) == Some(&peers) => return,
+            Some(peers) => pcp.peers.0.insert(mapping, peers),
+            None => pcp.peers.0.remove(&mapping),
+        };
+        let is_changed = is_restricted || before.is_some();
+        pcp.is_dirty |= is_changed;
+        let is_few = pcp.peers.0.len() <= FEW;
+        if is_changed && is_few {
+            self.publish_remote_peers();
+        }
+        self.shared.flows.mappings().lease(mapping, is_restricted);
+    }
+
+    fn publish_remote_peers(&mut self) {
+        let pcp = &mut self.capabilities.nat.pcp;
+        pcp.is_dirty = false;
+        self.shared.remote_peers.publish(pcp.peers.clone(), &mut self.graveyard);
+    }
+
+    /// Leases, at most: mappings remain for what nobody asks for.
+    fn pcp_lease_limit(&self) -> usize {
+        (self.shared.flows.mappings().capacity() / 2).max(1) as usize
+    }
+
+    pub(super) fn add_pcp_limits(&self, limits: &mut Vec<v1::LimitState>) {
+        let (used, capacity) = (self.capabilities.nat.pcp.leases.len(), self.pcp_lease_limit());
+        let refused = self.capabilities.nat.pcp.counts.pcp[pcp::ResultCode::NoResources as usize]
+            + self.capabilities.nat.pcp.counts.nat_pmp
+                [nat_pmp::ResultCode::OutOfResources as usize];
+        let fix = "This limit is half of nat-mappings: raise that and restart Stoa.";
+        limits.push(limit("nat-leases", Some(used as u64), capacity as u64, refused, fix));
+    }
+
+    /// What it has done, if any policy answers.
+    pub(super) fn pcp_state(&self) -> Option<v1::NatPortControlState> {
+        let pcp = &self.capabilities.nat.pcp;
+        if !pcp.is_used() {
+            return None;
+        }
+        let count = |protocol: &str, result: &str, count: u64| v1::NatPortControlCount {
+            protocol: protocol.to_owned(),
+            result: result.to_owned(),
+            count,
+        };
+        let of_pcp = pcp::ResultCode::ALL.iter().zip(pcp.counts.pcp);
+        let of_pcp = of_pcp.map(|(it, answers)| count("pcp", it.name(), answers));
+        let of_pmp = nat_pmp::ResultCode::ALL.iter().zip(pcp.counts.nat_pmp);
+        let of_pmp = of_pmp.map(|(it, answers)| count("nat-pmp", it.name(), answers));
+        Some(v1::NatPortControlState {
+            answers: of_pcp.chain(of_pmp).collect(),
+            leases: pcp.leases.len() as u64,
+            lease_limit: self.pcp_lease_limit() as u64,
+            expired: pcp.counts.expired,
+            epoch_s: self.pcp_epoch_s(),
+        })
+    }
+
+    /// The leases of a mapping.
+    pub(super) fn leases_of(&self, mapping: &Mapping) -> Vec<v1::NatLease> {
+        let (pcp, now) = (&self.capabilities.nat.pcp, self.now());
+        if pcp.leases.len() == 0 {
+            return Vec::new();
+        }
+        let crate::nat::mappings::End { address, port, protocol, vrf } = mapping.internal;
+        let key = Key { policy: mapping.policy, vrf, address, protocol, port, remote: None };
+        let message = |(key, lease): (&Key, &Lease)| v1::NatLease {
+            kind: match (lease.holder, key.remote) {
+                (Holder::NatPmp, _) => "nat-pmp",
+                (Holder::Nonce(_), None) => "map",
+                (Holder::Nonce(_), Some(_)) => "peer",
+            }
+            .to_owned(),
+            left_s: lease.end_ms.saturating_sub(now).div_ceil(1_000) as u32,
+            peers: lease
+                .peers
+                .iter()
+                .map(|it| v1::NatRemotePeer {
+                    prefix: Some(v1::Prefix {
+                        address: it.network.to_be_bytes().into(),
+                        length: it.length.into(),
+                    }),
+                    port: it.port.into(),
+                })
+                .collect(),
+        };
+        pcp.leases.of_end(key).map(message).collect()
+    }
+}

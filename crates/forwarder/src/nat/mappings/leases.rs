@@ -1,0 +1,161 @@
+//! Leases: mappings that hosts have asked for. A mapping with a lease stays without flows, and lets in whom the lease
+//! names. The control thread knows who has which lease, and until when; workers see three bits of a mapping's word.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{COUNT, Mappings, OVER, UNUSED};
+
+/// The mapping has a lease.
+const LEASED: u32 = 1 << 31;
+/// Only some remote ends may send.
+const RESTRICTED: u32 = 1 << 30;
+/// It had a lease: flows that came in by it end.
+const ENDED: u32 = 1 << 29;
+const _: () = assert!(ENDED > COUNT);
+
+/// Workers whose progress is noted.
+const WORKERS: usize = 256;
+
+/// A word without the mark of a lease that has ended: it does not keep a mapping.
+pub(super) fn without_ended(word: u32) -> u32 {
+    word & !ENDED
+}
+
+/// Whom the lease of a mapping lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// It has none.
+    No,
+    /// Anybody.
+    Anybody,
+    /// Those among [`RemotePeers`].
+    Some,
+}
+
+/// Remote ends that may send to a mapping: an IPv4 prefix and a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RemotePeer {
+    /// The first address.
+    pub network: u32,
+    /// The length of the prefix: 0 to 32.
+    pub length: u8,
+    /// The port; 0: any.
+    pub port: u16,
+}
+
+impl RemotePeer {
+    /// Whether it has an address and port.
+    fn has(&self, (address, port): (u32, u16)) -> bool {
+        let host_bits = u32::MAX.checked_shr(self.length.into()).unwrap_or(0);
+        (address ^ self.network) & !host_bits == 0 && (self.port == 0 || self.port == port)
+    }
+}
+
+/// The remote ends of the leases of a mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers {
+    /// Who may send.
+    pub all: Arc<[RemotePeer]>,
+    /// Whether nobody else may: not those either whom the policy would let in.
+    pub is_exclusive: bool,
+}
+
+/// The remote ends of leases that let in only some, by the number of the mapping.
+#[derive(Clone, Debug, Default)]
+pub struct RemotePeers(pub BTreeMap<u32, Peers>);
+
+impl RemotePeers {
+    /// Whether an end may send to a mapping. `by_policy`: whether the policy lets it in.
+    pub fn admits(&self, mapping: u32, end: (u32, u16), by_policy: bool) -> bool {
+        let Some(peers) = self.0.get(&mapping) else { return false };
+        by_policy && !peers.is_exclusive || peers.all.iter().any(|it| it.has(end))
+    }
+}
+
+/// When leases have ended, and which workers have ended their flows.
+pub(super) struct Ended {
+    epoch: AtomicU32,
+    swept: Box<[AtomicU32]>,
+}
+
+impl Default for Ended {
+    fn default() -> Self {
+        Self { epoch: AtomicU32::new(0), swept: (0..WORKERS).map(|_| AtomicU32::new(0)).collect() }
+    }
+}
+
+impl Mappings {
+    fn change(&self, id: u32, change: impl Fn(u32) -> Option<u32>) -> Option<u32> {
+        let word = self.count(id)?;
+        word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change).ok()
+    }
+
+    /// Gives a mapping a lease, or changes whom it lets in; `false`: the mapping has ended.
+    pub fn lease(&self, id: u32, is_restricted: bool) -> bool {
+        let restricted = if is_restricted { RESTRICTED } else { 0 };
+        let leased = |word: u32| word & !(RESTRICTED | ENDED) | LEASED | restricted;
+        self.change(id, |word| (word & COUNT != OVER).then(|| leased(word))).is_some()
+    }
+
+    /// Ends the lease of a mapping. Flows that came in by it end with the next [`Self::end_flows_of_leases`]; whether
+    /// it has any flows.
+    pub fn end_lease(&self, id: u32) -> bool {
+        let ended = |word: u32| {
+            let rest = word & !(LEASED | RESTRICTED);
+            let has_flows = word & COUNT > UNUSED;
+            (word & LEASED != 0).then_some(if has_flows { rest | ENDED } else { rest })
+        };
+        self.change(id, ended).is_some_and(|before| before & COUNT > UNUSED)
+    }
+
+    /// Whether a mapping is of an owner.
+    pub fn is_owned_by(&self, id: u32, owner: usize) -> bool {
+        usize::from(self.reader.entry(id).owner()) == owner
+    }
+
+    /// Whom the lease of a mapping lets in.
+    pub fn lease_of(&self, id: u32) -> Lease {
+        match self.count(id).map_or(0, |word| word.load(Ordering::Relaxed)) {
+            word if word & LEASED == 0 => Lease::No,
+            word if word & RESTRICTED == 0 => Lease::Anybody,
+            _ => Lease::Some,
+        }
+    }
+
+    /// Whether flows end that came in by a lease of the mapping.
+    pub fn has_ended_lease(&self, id: u32) -> bool {
+        self.count(id).is_some_and(|word| word.load(Ordering::Relaxed) & ENDED != 0)
+    }
+
+    /// Has workers end flows of ended leases; the epoch of that. Each worker looks at all flows, so do not call it often.
+    pub fn end_flows_of_leases(&self) -> u32 {
+        self.ended_leases.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
+    /// The last epoch.
+    pub fn lease_epoch(&self) -> u32 {
+        self.ended_leases.epoch.load(Ordering::Acquire)
+    }
+
+    /// A worker has ended its flows of an epoch.
+    pub fn note_swept(&self, worker: u8, epoch: u32) {
+        if let Some(swept) = self.ended_leases.swept.get(usize::from(worker)) {
+            swept.store(epoch, Ordering::Release);
+        }
+    }
+
+    /// Whether so many workers have ended their flows of an epoch.
+    pub fn is_swept(&self, workers: usize, epoch: u32) -> bool {
+        self.ended_leases.swept.iter().take(workers).all(|swept| {
+            // Epochs wrap.
+            epoch.wrapping_sub(swept.load(Ordering::Acquire)).cast_signed() <= 0
+        })
+    }
+
+    /// The flows of an ended lease have ended: from now on the mapping is one like others.
+    pub fn forget_lease(&self, id: u32) {
+        self.change(id, |word| (word & LEASED == 0).then_some(word & !ENDED));
+    }
+}

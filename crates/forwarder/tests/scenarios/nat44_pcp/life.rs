@@ -1,0 +1,208 @@
+//! Lifetimes, renewals, the end of mappings, quotas, and what a change of the configuration leaves.
+
+use std::time::Duration;
+
+use super::*;
+use crate::acl_stateful::{await_flows, flows};
+
+fn limit(lab: &mut Lab) -> (u64, u64) {
+    let rows = lab.state().list_limits();
+    let row = rows.into_iter().find(|it| it.name == "nat-leases").unwrap();
+    (row.used.unwrap(), row.limit)
+}
+
+/// Lets flows of ended leases end on the workers, and mappings on the control thread.
+fn pass(lab: &mut Lab, seconds: u64) {
+    lab.pass_time(Duration::from_secs(seconds));
+    lab.take("west");
+}
+
+#[test]
+fn a_mapping_lives_without_traffic_until_its_time_is_over() {
+    let mut lab = lab(pool_policy(control()));
+    let external = ask(&mut lab, &map(UDP, 4000)).external;
+    pass(&mut lab, 3_500);
+    passed(&mut lab, 2, &inward(9, external), "west");
+    pass(&mut lab, 90);
+    assert_eq!(mappings(&mut lab)[0].leases[0].left_s, 10);
+    // A renewal begins anew.
+    let renewed = ask(&mut lab, &Ask { lifetime: 600, ..map(UDP, 4000) });
+    assert_eq!((renewed.lifetime, renewed.external), (600, external));
+    pass(&mut lab, 590);
+    passed(&mut lab, 2, &inward(9, external), "west");
+    pass(&mut lab, 20);
+    // Its flow ends with it, and so does the mapping.
+    await_flows(&mut lab, 0);
+    refused(&mut lab, 2, &inward(9, external), "nat44-no-mapping");
+    pass(&mut lab, 10);
+    assert_eq!(mappings(&mut lab), []);
+    assert_eq!((limit(&mut lab).0, lab.state().nat().port_control.unwrap().expired), (0, 1));
+}
+
+#[test]
+fn lifetimes_are_within_those_of_the_policy() {
+    let control = PortControl { lifetimes_s: (300, 1_000), ..control() };
+    let mut lab = lab(pool_policy(control));
+    for (asked, given) in [(1, 300), (300, 300), (700, 700), (u32::MAX, 1_000)] {
+        let asked = Ask { lifetime: asked, ..map(UDP, 4000) };
+        assert_eq!(ask(&mut lab, &asked).lifetime, given);
+    }
+}
+
+#[test]
+fn a_host_ends_its_mappings() {
+    let mut lab = lab(pool_policy(control()));
+    let end = |protocol, port| Ask { lifetime: 0, ..map(protocol, port) };
+    let external = ask(&mut lab, &map(UDP, 4000)).external;
+    passed(&mut lab, 2, &inward(9, external), "west");
+    let ended = ask(&mut lab, &end(UDP, 4000));
+    assert_eq!((ended.result, ended.lifetime), (SUCCESS, 0));
+    // What a client repeats because an answer was lost is answered alike.
+    assert_eq!(result(&mut lab, &end(UDP, 4000)), SUCCESS);
+    pass(&mut lab, 2);
+    await_flows(&mut lab, 0);
+    refused(&mut lab, 2, &inward(9, external), "nat44-no-mapping");
+    // All of a protocol, and all.
+    for (protocol, port) in [(UDP, 1), (UDP, 2), (TCP, 1), (TCP, 2)] {
+        assert_eq!(result(&mut lab, &map(protocol, 4000 + port)), SUCCESS);
+    }
+    assert_eq!(result(&mut lab, &end(UDP, 0)), SUCCESS);
+    assert_eq!(limit(&mut lab), (2, 32));
+    assert_eq!(result(&mut lab, &end(0, 0)), SUCCESS);
+    assert_eq!(limit(&mut lab), (0, 32));
+    pass(&mut lab, 10);
+    assert_eq!(mappings(&mut lab), []);
+}
+
+#[test]
+fn flows_of_the_host_go_on_when_its_lease_ends() {
+    let mut lab = lab(pool_policy(control()));
+    let external = ask(&mut lab, &map(UDP, 4000)).external;
+    let out = udp_ports(host4(1), host4(2), (4000, 53), b"ask");
+    passed(&mut lab, 1, &out, "east");
+    passed(&mut lab, 2, &inward(9, external), "west");
+    assert_eq!(flows(&mut lab).len(), 3, "two, and that of the request");
+    assert_eq!(result(&mut lab, &Ask { lifetime: 0, ..map(UDP, 4000) }), SUCCESS);
+    pass(&mut lab, 2);
+    refused(&mut lab, 2, &inward(9, external), "nat44-no-mapping");
+    passed(&mut lab, 1, &out, "east");
+    passed(&mut lab, 2, &inward(53, external), "west");
+    // Now the mapping is that of the flow, which no request ends (RFC 6887 section 15.1).
+    assert_eq!(result(&mut lab, &Ask { lifetime: 0, ..map(UDP, 4000) }), NOT_AUTHORIZED);
+    // It can be leased again, with the same end.
+    assert_eq!(ask(&mut lab, &map(UDP, 4000)).external, external);
+    passed(&mut lab, 2, &inward(9, external), "west");
+}
+
+#[test]
+fn who_does_not_know_the_nonce_changes_nothing() {
+    let mut lab = lab(pool_policy(control()));
+    let external = ask(&mut lab, &map(UDP, 4000)).external;
+    let foreign = |lifetime| Ask { nonce: [8; 12], lifetime, ..map(UDP, 4000) };
+    for lifetime in [0, 600] {
+        let refused = ask(&mut lab, &foreign(lifetime));
+        assert_eq!((refused.result, refused.lifetime), (NOT_AUTHORIZED, 1_800));
+    }
+    // All mappings with that nonce: none.
+    let all = Ask { protocol: 0, internal: 0, ..foreign(0) };
+    assert_eq!(result(&mut lab, &all), SUCCESS);
+    assert_eq!(mappings(&mut lab)[0].leases[0].left_s, 3_600);
+    passed(&mut lab, 2, &inward(9, external), "west");
+}
+
+#[test]
+fn a_host_has_as_many_mappings_as_it_may_have() {
+    // By the limit of leases, and by the quota of the policy.
+    let by_leases = PortControl { host_leases: 3, ..control() };
+    let quotas = [None, Some(3), None, None];
+    for (policy, more) in
+        [(pool_policy(by_leases), TCP), (NatPolicy { quotas, ..pool_policy(control()) }, UDP)]
+    {
+        let mut lab = lab(policy);
+        for port in 1..4 {
+            assert_eq!(result(&mut lab, &map(UDP, 4000 + port)), SUCCESS);
+        }
+        let refused = ask(&mut lab, &map(more, 4004));
+        assert_eq!((refused.result, refused.lifetime), (10, 30), "USER_EX_QUOTA");
+        assert_eq!(result(&mut lab, &map(UDP, 4001)), SUCCESS, "a renewal");
+        assert_eq!(result(&mut lab, &Ask { lifetime: 0, ..map(UDP, 4001) }), SUCCESS);
+        pass(&mut lab, 10);
+        assert_eq!(result(&mut lab, &map(more, 4004)), SUCCESS);
+    }
+}
+
+#[test]
+fn a_pool_and_the_table_have_an_end() {
+    let two = NatPolicy { ports: (5000, 5001), ..pool_policy(control()) };
+    let mut lab = lab(two);
+    for port in [1, 2] {
+        assert_eq!(result(&mut lab, &map(UDP, 4000 + port)), SUCCESS);
+    }
+    let refused = ask(&mut lab, &map(UDP, 4003));
+    assert_eq!((refused.result, refused.lifetime), (8, 30), "NO_RESOURCES");
+    // Half of the 64 mappings.
+    let mut lab = super::lab(pool_policy(control()));
+    for port in 0..32 {
+        assert_eq!(result(&mut lab, &map(UDP, 4000 + port)), SUCCESS);
+    }
+    assert_eq!(result(&mut lab, &map(UDP, 4040)), 8);
+    assert_eq!(limit(&mut lab), (32, 32));
+}
+
+#[test]
+fn port_sets_hold_ports_of_their_subscriber() {
+    use stoa_forwarder::control::desired::NatBlocks;
+    let blocks = NatBlocks {
+        size: 64,
+        limit: 1,
+        timeout_s: 120,
+        length: 32,
+        is_deterministic: false,
+        quotas: [None; 4],
+    };
+    let policy = NatPolicy { blocks: Some(blocks), ..pool_policy(control()) };
+    let mut lab = lab(policy);
+    let external = ask(&mut lab, &map(UDP, 4000)).external;
+    let listed = lab.state().nat_blocks(&v1::NatBlockFilter::default());
+    let [block] = listed.as_slice() else { panic!("{listed:?}") };
+    assert!((block.first_port..=block.last_port).contains(&external.1.into()));
+    assert_eq!((block.udp, block.tcp), (1, 0));
+    passed(&mut lab, 2, &inward(9, external), "west");
+}
+
+#[test]
+fn a_change_of_the_policy_ends_its_leases_and_is_announced() {
+    let mut lab = lab(pool_policy(control()));
+    pass(&mut lab, 200);
+    let answer = ask(&mut lab, &map(UDP, 4000));
+    assert!((199..=201).contains(&answer.epoch), "{answer:?}");
+    passed(&mut lab, 2, &inward(9, answer.external), "west");
+    // Other limits change nothing.
+    let lower = PortControl { host_leases: 1, lifetimes_s: (60, 600), ..control() };
+    lab.apply(&translated(pool_policy(lower))).unwrap();
+    pass(&mut lab, 1);
+    passed(&mut lab, 2, &inward(9, answer.external), "west");
+    assert_eq!(limit(&mut lab).0, 1);
+    // Other ports do.
+    let ports = (2000, 3000);
+    lab.apply(&translated(NatPolicy { ports, ..pool_policy(control()) })).unwrap();
+    lab.pass_time(Duration::from_millis(200));
+    let announced = lab.parsed("west");
+    let of_all: Vec<_> = announced.iter().map(|it| (ends(it).1, it.payload.len())).collect();
+    let group = || "224.0.0.1:5350".to_owned();
+    assert_eq!(of_all, [(group(), 24), (group(), 12)], "PCP, and NAT-PMP with the address");
+    assert_eq!(announced[0].payload[..4], [2, 0x80, 0, 0]);
+    assert_eq!(announced[1].payload[8..], POOL.octets());
+    assert_eq!((announced[0].destination, announced[0].ttl), ([1, 0, 0x5e, 0, 0, 1], 1));
+    refused(&mut lab, 2, &inward(9, answer.external), "nat44-no-mapping");
+    assert_eq!(limit(&mut lab).0, 0);
+    let again = ask(&mut lab, &map(UDP, 4000));
+    assert!(again.epoch < 2, "{again:?}");
+    assert!((2000..=3000).contains(&again.external.1));
+    // Without it, nobody is answered, and nothing is left.
+    let none = NatPolicy { port_control: None, ..pool_policy(control()) };
+    lab.apply(&translated(none)).unwrap();
+    pass(&mut lab, 10);
+    refused(&mut lab, 2, &inward(9, again.external), "nat44-no-mapping");
+    assert_eq!(limit(&mut lab).0, 0);
+}
