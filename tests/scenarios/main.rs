@@ -44,6 +44,7 @@ mod netfilter;
 mod nmap;
 mod no_root;
 mod pcap;
+mod pcp;
 mod ping;
 mod policy;
 mod prometheus;
