@@ -23,7 +23,12 @@ fn natpmpc(host: &Host, arguments: &[&str]) -> Result<String> {
 
 /// Asks by PCP: protocol, internal port, suggested external one, lifetime, and a nonce. The result, the lifetime and the
 /// external end.
-fn pcp(host: &Host, ports: (u16, u16), lifetime: u32, nonce: u8) -> Result<(u64, u64, String, u16)> {
+fn pcp(
+    host: &Host,
+    ports: (u16, u16),
+    lifetime: u32,
+    nonce: u8,
+) -> Result<(u64, u64, String, u16)> {
     let program = "\
         import ipaddress, json, socket, struct, sys\n\
         server, internal, external, lifetime, nonce = sys.argv[1], *map(int, sys.argv[2:])\n\
@@ -64,14 +69,20 @@ fn natpmpc_opens_and_closes_ports() -> Result<()> {
     let (inside, outside) = (lab.host("host-a"), lab.host("host-b"));
     let port = PORT.to_string();
     let printed = natpmpc(inside, &["-a", "9000", &port, "tcp", "600"])?;
-    assert!(printed.contains("Mapped public port 9000 protocol TCP to local port 8000"), "{printed}");
+    assert!(
+        printed.contains("Mapped public port 9000 protocol TCP to local port 8000"),
+        "{printed}"
+    );
     let address = printed.lines().find_map(|line| line.strip_prefix("Public IP address : "));
     let address = address.unwrap_or_else(|| panic!("{printed}")).trim();
     assert!(address.starts_with(EXTERNAL.trim_end_matches("0/24")), "{printed}");
     assert_eq!(seen_by(outside, address, 9000)?.0.to_string(), "198.18.2.2");
     let held = leases(lab.router())?;
     let lease = &held[0]["leases"][0];
-    assert_eq!((held.len(), &lease["kind"], &held[0]["external_port"]), (1, &json!("nat-pmp"), &json!(9000)));
+    assert_eq!(
+        (held.len(), &lease["kind"], &held[0]["external_port"]),
+        (1, &json!("nat-pmp"), &json!(9000))
+    );
     assert!((500..=600).contains(&lease["left_s"].as_u64().unwrap_or(0)), "{lease}");
     let text = lab.router().call(&["show", "nat", "mappings"])?.stdout;
     assert!(text.contains("nat-pmp, 9 min"), "{text}");
@@ -103,7 +114,7 @@ fn pcp_opens_ports_up_to_the_limit_of_the_host() -> Result<()> {
     let metrics = lab.router().call(&["show", "metrics"])?.stdout;
     for line in [
         "stoa_nat44_port_control_answers_total{protocol=\"pcp\",result=\"USER_EX_QUOTA\"} 1",
-        "stoa_nat44_leases 3",
+        "stoa_nat44_leases 3.0",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }

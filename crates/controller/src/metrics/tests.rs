@@ -13,7 +13,22 @@ fn translation() -> v1::ListNatReply {
         out_of_ports: 3,
         ..v1::NatPolicyState::default()
     };
-    v1::ListNatReply { policies: vec![policy], in_bytes: 9, ..v1::ListNatReply::default() }
+    let answer = v1::NatPortControlCount {
+        protocol: "nat-pmp".to_owned(),
+        result: "SUCCESS".to_owned(),
+        count: 6,
+    };
+    let server = v1::NatPortControlState {
+        answers: vec![answer],
+        leases: 5,
+        ..v1::NatPortControlState::default()
+    };
+    v1::ListNatReply {
+        policies: vec![policy],
+        in_bytes: 9,
+        port_control: Some(server),
+        ..v1::ListNatReply::default()
+    }
 }
 
 fn scrape() -> Scrape {
@@ -122,6 +137,8 @@ fn every_family_is_there_with_its_values() {
         r#"stoa_nat44_dropped_packets_total{instance="1",policy="2",reason="no-port"} 3"#,
         r#"stoa_nat44_translated_bytes_total{direction="in"} 9"#,
         r#"stoa_nat44_flows{instance="1",policy="2"} 4.0"#,
+        r#"stoa_nat44_port_control_answers_total{protocol="nat-pmp",result="SUCCESS"} 6"#,
+        "stoa_nat44_leases 5.0",
         "stoa_packets_conserved 1.0",
         "stoa_forwarder_up 1.0",
         r#"stoa_forwarder_info{version="",kernel="avx2"} 1"#,

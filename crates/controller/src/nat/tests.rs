@@ -3,6 +3,7 @@
 mod alg;
 mod backends;
 mod blocks;
+mod port_control;
 mod state;
 
 use std::path::Path;

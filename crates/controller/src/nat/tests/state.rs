@@ -11,6 +11,22 @@ fn value(tree: &DataTree<'_>, path: &str) -> Option<String> {
     tree.find_path(path).ok()?.value_canonical()
 }
 
+/// A server that has given a mapping.
+fn server() -> v1::NatPortControlState {
+    let answer = |result: &str, count| v1::NatPortControlCount {
+        protocol: "pcp".to_owned(),
+        result: result.to_owned(),
+        count,
+    };
+    v1::NatPortControlState {
+        answers: vec![answer("SUCCESS", 4), answer("NO_RESOURCES", 0)],
+        leases: 3,
+        lease_limit: 9,
+        expired: 2,
+        epoch_s: 77,
+    }
+}
+
 fn listed(instances: &[u32]) -> v1::ListNatReply {
     let policy = |instance: &u32| v1::NatPolicyState {
         policy: Some(v1::NatPolicy {
@@ -40,6 +56,7 @@ fn listed(instances: &[u32]) -> v1::ListNatReply {
         mappings: vec![mapping(None), mapping(Some(v1::PortRange { first: 1, last: 2 }))],
         addresses: vec![address(1, 4), address(2, 0), address(77, 9)],
         out_packets: 99,
+        port_control: Some(server()),
         ..v1::ListNatReply::default()
     }
 }
@@ -72,6 +89,11 @@ fn instances_have_the_statistics_of_the_standard_and_of_their_policies() {
     assert_eq!(of("statistics/mappings-statistics/total-address-mappings"), "1");
     assert_eq!(of("statistics/pools-stats/addresses-allocated"), "1");
     assert_eq!(of("statistics/pools-stats/addresses-free"), "15");
+    let server = "/ietf-nat:nat/stoa-nat:port-control";
+    let of = |leaf: &str| value(&tree, &format!("{server}/{leaf}"));
+    assert_eq!(of("answer[protocol='pcp'][result='SUCCESS']/answers"), Some("4".to_owned()));
+    assert_eq!(of("answer[protocol='pcp'][result='NO_RESOURCES']/answers"), None);
+    assert_eq!((of("active-leases"), of("epoch")), (Some("3".to_owned()), Some("77".to_owned())));
     // Of several instances, nobody knows whose packets were translated.
     let tree = state(&[1, 2]);
     let sent = format!("{path}/statistics/traffic-statistics/sent-packets");

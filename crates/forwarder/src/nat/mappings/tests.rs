@@ -1,4 +1,4 @@
-//! Mappings whose flows are refused.
+//! Mappings whose flows are refused, and leases.
 
 use super::*;
 
@@ -25,4 +25,74 @@ fn a_mapping_whose_flow_is_refused_ends_at_once() {
     owner.give_up_host(&all, end(5001), 9, 0);
     owner.hold_host(&all, (end(5001), 9), 0).unwrap();
     assert!(all.reaches(end(5001), 9));
+}
+
+/// A mapping without flows, of an owner.
+fn unused(all: &Mappings, owner: &mut MappingOwner, external: u16) -> u32 {
+    let ends = (end(external), end(external));
+    let id = owner.create(all, ends, (3, None), 0).unwrap();
+    all.release(id);
+    id
+}
+
+#[test]
+fn a_lease_keeps_a_mapping_without_flows() {
+    let all = Mappings::new(16, Quotas::new(16, [1, 2]), &Secret([7; 64])).unwrap();
+    let mut owner = all.owner(200, 0).unwrap();
+    let id = unused(&all, &mut owner, 5001);
+    assert_eq!(all.lease_of(id), Lease::No);
+    assert!(all.lease(id, true) && all.is_owned_by(id, 200));
+    assert_eq!(all.lease_of(id), Lease::Some);
+    assert!(all.lease(id, false));
+    assert_eq!(all.lease_of(id), Lease::Anybody);
+    assert!(!owner.end_one(&all, id, 100), "it is leased");
+    assert_eq!(all.of_external(end(5001)).map(|it| it.flows), Some(0));
+    // Flows come and go.
+    assert!(all.hold(id) && all.hold(id));
+    all.release(id);
+    assert_eq!(all.of_external(end(5001)).map(|it| it.flows), Some(1));
+    assert!(all.end_lease(id) && all.has_ended_lease(id), "a flow is left");
+    assert_eq!(all.lease_of(id), Lease::No);
+    assert!(!owner.end_one(&all, id, 100));
+    all.release(id);
+    assert!(owner.end_one(&all, id, 100), "an ended lease keeps nothing");
+    assert!(!all.lease(id, false) && !all.hold(id) && !all.end_lease(id));
+    assert_eq!((all.of_external(end(5001)), all.live()), (None, 0));
+    // The next mapping with the number begins without a mark.
+    let other = unused(&all, &mut owner, 5002);
+    assert!(!all.has_ended_lease(other) && all.lease_of(other) == Lease::No);
+}
+
+#[test]
+fn flows_of_ended_leases_are_over_when_all_workers_have_looked() {
+    let all = Mappings::new(16, Quotas::new(16, [1, 2]), &Secret([7; 64])).unwrap();
+    let mut owner = all.owner(200, 0).unwrap();
+    let id = unused(&all, &mut owner, 5001);
+    assert!(all.lease(id, false) && all.hold(id) && all.end_lease(id));
+    assert!(!all.end_lease(id), "once");
+    let epoch = all.end_flows_of_leases();
+    assert_eq!(all.lease_epoch(), epoch);
+    all.note_swept(0, epoch);
+    assert!(all.is_swept(1, epoch) && !all.is_swept(2, epoch));
+    all.note_swept(1, epoch + 1);
+    assert!(all.is_swept(2, epoch));
+    all.forget_lease(id);
+    assert!(!all.has_ended_lease(id));
+    // A new lease in between stays.
+    assert!(all.lease(id, true));
+    all.forget_lease(id);
+    assert_eq!(all.lease_of(id), Lease::Some);
+}
+
+#[test]
+fn remote_ends_are_those_of_the_mapping() {
+    let peer = |network, length, port| RemotePeer { network, length, port };
+    let peers = |all: &[RemotePeer], is_exclusive| Peers { all: all.into(), is_exclusive };
+    let mut all = RemotePeers::default();
+    all.0.insert(1, peers(&[peer(0x0a00_0000, 8, 0), peer(0xc000_0201, 32, 53)], true));
+    all.0.insert(2, peers(&[peer(0, 0, 7)], false));
+    assert!(all.admits(1, (0x0a01_0203, 9), false) && all.admits(1, (0xc000_0201, 53), false));
+    assert!(!all.admits(1, (0xc000_0201, 54), false) && !all.admits(1, (9, 9), true));
+    assert!(all.admits(2, (9, 7), false) && all.admits(2, (9, 8), true));
+    assert!(!all.admits(2, (9, 8), false) && !all.admits(3, (9, 9), true));
 }

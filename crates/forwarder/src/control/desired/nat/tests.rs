@@ -66,6 +66,28 @@ fn policies_are_checked() {
 }
 
 #[test]
+fn who_may_ask_for_mappings_is_checked() {
+    let with = |change: fn(&mut v1::NatPolicy, &mut v1::NatPortControl)| {
+        let (mut policy, mut control) = (policy(), v1::NatPortControl::default());
+        control.interfaces = vec!["wan".to_owned()];
+        change(&mut policy, &mut control);
+        let policies = vec![v1::NatPolicy { port_control: Some(control), ..policy }];
+        of(v1::Nat { policies, mappings: Vec::new() })
+    };
+    assert!(with(|_, _| {}).is_empty());
+    assert!(with(|_, it| it.min_lifetime_s = 100_000).is_empty(), "the maximum follows");
+    let reversed = with(|_, it| (it.min_lifetime_s, it.max_lifetime_s) = (100, 99));
+    assert!(reversed[0].contains("100 seconds at least and of 99 at most"), "{reversed:?}");
+    assert!(with(|_, it| it.interfaces.clear())[0].contains("at no interface"));
+    assert!(with(|_, it| it.interfaces.push("lan".to_owned()))[0].contains("does not exist"));
+    let dependent = |of: &mut v1::NatPolicy, _: &mut v1::NatPortControl| {
+        of.mapping = v1::NatMappingType::NatEdm.into();
+    };
+    assert!(with(dependent)[0].contains("none that others can use"));
+    assert_eq!(with(|of, _| of.static_only = true).len(), 1);
+}
+
+#[test]
 fn blocks_are_checked() {
     let with = |change: fn(&mut v1::NatPolicy, &mut v1::NatPortBlocks)| {
         let mut policy = policy();
