@@ -4,10 +4,10 @@ use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{Ends, FlowKey, Tuple};
 use stoa_wire::protocol::ICMP4;
 
-use super::allocate::{Places, Wish};
 use super::choice::{self, Ports};
 use super::first::First;
 use super::mappings::{End, Lease, RemotePeers};
+use super::places::{Places, Wish};
 use super::rewrite::has_free_ports;
 use super::statics::{Remote, Static, StaticEnd};
 use super::{Counts, Filtering, Mapping, Nat, NatWorker, Outbound, Policy};

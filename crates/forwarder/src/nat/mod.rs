@@ -26,6 +26,7 @@ mod lanes;
 mod make;
 pub mod mappings;
 mod output;
+mod places;
 pub mod quotas;
 pub mod rewrite;
 pub mod statics;
@@ -33,10 +34,10 @@ pub mod vrfs;
 mod worker;
 
 pub use alg::{AlgPort, external_port};
-pub use allocate::{Places, Wish};
 pub use errors::restore;
 pub use input::make_input;
 pub use output::make_output;
+pub use places::{Places, Wish};
 pub use worker::{CONTROL, NatWorker, Traffic};
 
 use std::sync::Arc;
