@@ -1,5 +1,7 @@
 //! Requests that are wrong: each has its result and its counter, and nothing is mapped.
 
+use stoa_forwarder::punt::{Class, Limit};
+
 use super::*;
 
 /// The result of a message whose answer may have another shape.
@@ -42,11 +44,11 @@ fn wrong_requests_have_results_and_counters() {
     };
     let names = ["UNSUPP_VERSION", "MALFORMED_REQUEST", "UNSUPP_OPTION", "ADDRESS_MISMATCH"];
     assert_eq!(names.map(count), [2, 4, 1, 1]);
-    assert_eq!(refusal_free(&mut lab), 0x80, "an announcement is asked for");
+    assert_eq!(announce(&mut lab), 0x80, "an announcement is asked for");
 }
 
 /// Asks for the epoch; the opcode of the answer.
-fn refusal_free(lab: &mut Lab) -> u8 {
+fn announce(lab: &mut Lab) -> u8 {
     let mut message = vec![2, 0, 0, 0, 0, 0, 0, 0];
     message.extend(mapped(host4(1)));
     let answer = exchange(lab, 1, &message);
@@ -71,9 +73,55 @@ fn what_is_no_request_is_not_answered() {
     assert_eq!(mappings(&mut lab), []);
 }
 
+/// Whatever comes is answered or counted, and the server goes on.
+#[test]
+fn mutated_requests_are_accounted_for() {
+    let mut setup = translated(pool_policy(PortControl { allows_third_party: true, ..control() }));
+    let most = 1_000_000;
+    setup.0.punts.insert(Class::Pcp, Limit { rate: most, burst: most, total: most });
+    let mut lab = Lab::new(&setup);
+    let peer = Ask { opcode: 2, remote: (host4(2), 9), ..map(TCP, 4000) };
+    let third = map(UDP, 4000).with(1, &mapped(Ipv4Addr::new(10, 0, 1, 9)));
+    let seeds = [
+        map(UDP, 4000).filter(120, host4(2), 0).filter(0, host4(2), 0).bytes(),
+        peer.bytes(),
+        third.with(2, &[]).bytes(),
+        vec![0, 1, 0, 0, 0, 80, 0, 90, 0, 0, 2, 0],
+    ];
+    let mut word = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = |below: usize| {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        (word >> 33) as usize % below
+    };
+    let (mut answered, mut dropped) = (0, 0);
+    for _ in 0..60 {
+        let frames = (0..32).map(|_| {
+            let mut message = seeds[random(seeds.len())].clone();
+            for _ in 0..random(4) {
+                let at = random(message.len());
+                message[at] = random(256) as u8;
+            }
+            if random(8) == 0 {
+                message.truncate(random(message.len()));
+            }
+            packet_from(1, &udp_ports(host4(1), our4(1), (40_000, PORT), &message))
+        });
+        let frames: Vec<_> = frames.collect();
+        lab.send("west", frames);
+        answered += lab.take("west").len() as u64;
+        let drops = lab.dropped();
+        assert!(drops.iter().all(|(reason, _)| reason == "pcp-ignored"), "{drops:?}");
+        dropped += drops.iter().map(|(_, count)| count).sum::<u64>();
+    }
+    assert_eq!(answered + dropped, 60 * 32);
+    assert!(answered > 1_000 && dropped > 50, "{answered} {dropped}");
+    assert!(lab.state().nat().port_control.unwrap().leases > 1);
+}
+
 #[test]
 fn requests_are_limited_by_rate() {
-    use stoa_forwarder::punt::{Class, Limit};
     let mut setup = translated(pool_policy(control()));
     setup.0.punts.insert(Class::Pcp, Limit { rate: 1, burst: 5, total: 1_000 });
     let mut lab = Lab::new(&setup);
