@@ -25,24 +25,23 @@ type Entry = classifier::Rule;
 
 /// The prefixes of a list for the classifier. Without one, all addresses of the family: the entries are of no other
 /// family.
-fn prefixes(given: &[desired::Prefix], is_ip4: bool) -> Vec<Prefix> {
+fn prefixes(given: &[desired::Prefix], is_ip4: bool) -> impl Iterator<Item = Prefix> + Clone {
     let one = |prefix: &desired::Prefix| match *prefix {
         (IpAddr::V4(ip), len) => Prefix::Ip4 { address: ip.into(), len },
         (IpAddr::V6(ip), len) => Prefix::Ip6 { address: ip.into(), len },
     };
-    match given {
-        [] if is_ip4 => vec![Prefix::Ip4 { address: 0, len: 0 }],
-        [] => vec![Prefix::Ip6 { address: 0, len: 0 }],
-        given => given.iter().map(one).collect(),
-    }
+    let all = match is_ip4 {
+        true => Prefix::Ip4 { address: 0, len: 0 },
+        false => Prefix::Ip6 { address: 0, len: 0 },
+    };
+    given.is_empty().then_some(all).into_iter().chain(given.iter().map(one))
 }
 
 /// The ranges of a list. `icmp`: the type or the code in their place.
-fn ranges(given: &[(u16, u16)], icmp: Option<u8>) -> Vec<Range> {
-    match given {
-        [] => vec![icmp.map_or(Range::ANY, |byte| Range::one(byte.into()))],
-        given => given.iter().map(|(first, last)| Range { first: *first, last: *last }).collect(),
-    }
+fn ranges(given: &[(u16, u16)], icmp: Option<u8>) -> impl Iterator<Item = Range> + Clone {
+    let all = icmp.map_or(Range::ANY, |byte| Range::one(byte.into()));
+    let some = given.iter().map(|(first, last)| Range { first: *first, last: *last });
+    given.is_empty().then_some(all).into_iter().chain(some)
 }
 
 fn fragments(given: Fragments) -> u8 {
@@ -68,10 +67,8 @@ pub(super) fn add_entries(
     }
     let sources = prefixes(&rule.sources, is_ip4);
     let destinations = prefixes(&rule.destinations, is_ip4);
-    let protocols = match rule.protocols.as_slice() {
-        [] => vec![None],
-        given => given.iter().copied().map(Some).collect(),
-    };
+    let some = rule.protocols.iter().copied().map(Some);
+    let protocols = rule.protocols.is_empty().then_some(None).into_iter().chain(some);
     let source_ranges = ranges(&rule.source_ports, rule.icmp_type);
     let destination_ranges = ranges(&rule.destination_ports, rule.icmp_code);
     let (first, last) = rule.length.unwrap_or((0, u16::MAX));
@@ -93,19 +90,15 @@ pub(super) fn add_entries(
         ..Entry::default()
     };
     all.reserve(rule.entries());
-    for source in &sources {
-        for destination in &destinations {
-            for protocol in &protocols {
-                let of_ends = Entry {
-                    source: Some(*source),
-                    destination: Some(*destination),
-                    protocol: *protocol,
-                    ..base
-                };
-                for source_ports in source_ranges.iter().copied() {
-                    all.extend(destination_ranges.iter().map(|destination_ports| Entry {
+    for source in sources {
+        for destination in destinations.clone() {
+            for protocol in protocols.clone() {
+                let (source, destination) = (Some(source), Some(destination));
+                let of_ends = Entry { source, destination, protocol, ..base };
+                for source_ports in source_ranges.clone() {
+                    all.extend(destination_ranges.clone().map(|destination_ports| Entry {
                         source_ports,
-                        destination_ports: *destination_ports,
+                        destination_ports,
                         ..of_ends
                     }));
                 }

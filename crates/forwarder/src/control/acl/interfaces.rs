@@ -5,6 +5,7 @@
 //! numbers of interfaces that no rule names any more, and a number is given again only after all others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use stoa_api::v1;
 
@@ -52,7 +53,7 @@ fn vlan(interface: &Interface) -> u16 {
     interface.tags.first().map_or(0, |(_, id)| *id)
 }
 
-fn names<'a>(lists: impl Iterator<Item = &'a Vec<Installed>>) -> BTreeSet<&'a String> {
+fn names<'a>(lists: impl Iterator<Item = &'a Vec<Arc<Installed>>>) -> BTreeSet<&'a String> {
     lists.flatten().flat_map(|it| it.rule.rule.interfaces()).collect()
 }
 

@@ -119,7 +119,7 @@ impl ForwarderState {
                 *entries.entry(Arc::as_ptr(&rule.hits)).or_default() += 1;
             }
             let in_force = |it: &Arc<Hits>| entries.get(&Arc::as_ptr(it)).copied().unwrap_or(0);
-            let is_missing = |it: &&Installed| {
+            let is_missing = |it: &&Arc<Installed>| {
                 let rule = &it.rule.rule;
                 in_force(&it.hits) < rule.entries() || !self.knows_interfaces(rule)
             };

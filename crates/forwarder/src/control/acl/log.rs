@@ -96,7 +96,7 @@ impl ForwarderState {
             return (Vec::new(), lost);
         }
         let rules: HashMap<u32, &Installed> =
-            acls.lists.values().flatten().map(|it| (it.number, it)).collect();
+            acls.lists.values().flatten().map(|it| (it.number, &**it)).collect();
         if self.capabilities.ipfix.has_denials() {
             let is_refusing = |it: &&Record| {
                 rules.get(&it.rule).is_some_and(|rule| rule.rule.rule.action != Action::Accept)

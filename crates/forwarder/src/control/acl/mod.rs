@@ -9,6 +9,7 @@ mod alg;
 mod arguments;
 mod compile;
 mod decision;
+mod former;
 mod interfaces;
 mod listing;
 mod log;
@@ -22,6 +23,8 @@ pub use log::Logged;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+
+use former::Former;
 
 use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
@@ -72,15 +75,15 @@ struct Installed {
 /// The access lists in force.
 #[derive(Default)]
 pub(super) struct AccessListState {
-    /// The rules of each list in their order.
-    lists: BTreeMap<String, Vec<Installed>>,
+    /// The rules of each list in their order. A change of one rule copies references to the others.
+    lists: BTreeMap<String, Vec<Arc<Installed>>>,
     /// The lists that the change has replaced, until it cannot fail any more: their rules get their counters back if it
     /// is taken back.
-    replaced: BTreeMap<String, Vec<Installed>>,
+    replaced: BTreeMap<String, Vec<Arc<Installed>>>,
     /// The classifiers that interfaces have.
     sets: BTreeMap<Set, Arc<Classifier>>,
     /// The lists of the change that is being applied.
-    new_lists: BTreeMap<String, Vec<Installed>>,
+    new_lists: BTreeMap<String, Vec<Arc<Installed>>>,
     /// Its classifiers, and those of a refused change that is being taken back. All are published.
     new_sets: HashMap<Set, Arc<Classifier>>,
     /// Classifiers of a refused change that others of the same lists replace. Interfaces may name them until `apply`.
@@ -183,7 +186,7 @@ impl AccessListState {
         self.lists.values().flatten().map(|it| it.key.clone())
     }
 
-    fn list(&self, name: &str) -> &[Installed] {
+    fn list(&self, name: &str) -> &[Arc<Installed>] {
         self.new_lists.get(name).or_else(|| self.lists.get(name)).map_or(&[], Vec::as_slice)
     }
 
@@ -225,27 +228,29 @@ impl AccessListState {
     ) {
         self.new_lists.clear();
         for acl in touched {
-            let former = [&self.replaced, &self.lists].map(|lists| {
-                let list = lists.get(*acl).into_iter().flatten();
-                list.map(|it| (&it.key.1, it)).collect::<HashMap<&String, &Installed>>()
-            });
+            let former = [&self.replaced, &self.lists].map(|lists| lists.get(*acl));
+            let mut former = former.map(|list| Former::of(list.map_or(&[], Vec::as_slice)));
             let last_rule = &mut self.last_rule;
             let installed = |(name, rule): (&String, &AclRule)| {
-                let same = former.iter().filter_map(|list| list.get(name));
+                let same = former.iter_mut().filter_map(|list| list.take(name));
                 let mut same = same.filter(|it| it.rule.rule == rule.rule);
-                let kept = same.next().map(|it| (*it).clone());
+                let kept = same.next();
+                let stays = |it: &&Arc<Installed>| {
+                    (&it.rule.after, &it.rule.sets) == (&rule.after, &rule.sets)
+                };
+                if let Some(kept) = kept.filter(stays) {
+                    return Arc::clone(kept);
+                }
+                if let Some(kept) = kept {
+                    return Arc::new(Installed { rule: rule.clone(), ..Installed::clone(kept) });
+                }
+                *last_rule = (*last_rule + 1) % RULE_NUMBERS;
+                let limit = rule.rule.rate_limit.map(|(rate, burst)| RuleLimit::new(rate, burst));
+                let (hits, limit) = (Arc::new(Hits::new(table)), limit.map(Arc::new));
+                let (rule, number) = (rule.clone(), *last_rule);
+                let log = rule.rule.is_logged.then(|| Arc::new(RuleLog::new(number)));
                 let key = ((*acl).clone(), name.clone());
-                let kept =
-                    kept.map(|kept| Installed { key: key.clone(), rule: rule.clone(), ..kept });
-                kept.unwrap_or_else(|| {
-                    *last_rule = (*last_rule + 1) % RULE_NUMBERS;
-                    let limit =
-                        rule.rule.rate_limit.map(|(rate, burst)| RuleLimit::new(rate, burst));
-                    let (hits, limit) = (Arc::new(Hits::new(table)), limit.map(Arc::new));
-                    let (rule, number) = (rule.clone(), *last_rule);
-                    let log = rule.rule.is_logged.then(|| Arc::new(RuleLog::new(number)));
-                    Installed { key, rule, hits, number, profile: 0, limit, log }
-                })
+                Arc::new(Installed { key, rule, hits, number, profile: 0, limit, log })
             };
             let list = desired.acl_rules_of(acl).into_iter().map(installed).collect();
             self.new_lists.insert((*acl).clone(), list);

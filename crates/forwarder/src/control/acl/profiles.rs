@@ -1,5 +1,7 @@
 //! The numbers by which workers know the profiles of stateful rules.
 
+use std::sync::Arc;
+
 use stoa_api::v1;
 
 use super::AccessListState;
@@ -39,7 +41,9 @@ impl AccessListState {
                 flows.profiles().set(number as u8, wanted);
             }
             is_used[number] = true;
-            installed.profile = number as u8;
+            if usize::from(installed.profile) != number {
+                Arc::make_mut(installed).profile = number as u8;
+            }
         }
         Ok(())
     }
@@ -47,8 +51,6 @@ impl AccessListState {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use stoa_engine::quiescence::Quiescence;
     use stoa_tables::lpm::Kernel;
 
@@ -66,7 +68,7 @@ mod tests {
         profile
     }
 
-    fn list(profiles: impl Iterator<Item = Profile>) -> Vec<Installed> {
+    fn list(profiles: impl Iterator<Item = Profile>) -> Vec<Arc<Installed>> {
         let rule = |profile| RuleOfList {
             is_stateful: true,
             flow_profile: Some(profile),
@@ -82,7 +84,7 @@ mod tests {
             limit: None,
             log: None,
         };
-        profiles.map(installed).collect()
+        profiles.map(installed).map(Arc::new).collect()
     }
 
     #[test]

@@ -352,8 +352,10 @@ impl DesiredState {
     pub fn acl_rules_of(&self, acl: &str) -> Vec<(&String, &AclRule)> {
         let of_list = self.acl_rules.range((acl.to_owned(), String::new())..);
         let of_list = of_list.take_while(|((list, _), _)| list == acl);
-        let by_former: HashMap<&str, (&String, &AclRule)> =
-            of_list.map(|((_, name), rule)| (rule.after.as_str(), (name, rule))).collect();
+        // Of 100,000 rules, a map that grows costs twice as much.
+        let mut by_former: HashMap<&str, (&String, &AclRule)> =
+            HashMap::with_capacity(of_list.clone().count());
+        by_former.extend(of_list.map(|((_, name), rule)| (rule.after.as_str(), (name, rule))));
         let (mut ordered, mut last) = (Vec::with_capacity(by_former.len()), "");
         while let Some((name, rule)) = by_former.get(last) {
             if ordered.len() == by_former.len() {
@@ -372,11 +374,21 @@ impl DesiredState {
 }
 
 impl Held {
+    /// Whether an exchange has kept the row of a list: the same rules have the same predecessors.
+    fn has_kept_row(&self, acl: &str, inverse: &DesiredChange) -> bool {
+        let of_list = inverse.acl_rules.range((acl.to_owned(), String::new())..);
+        let mut of_list = of_list.take_while(|((list, _), _)| list == acl);
+        of_list.all(|(key, former)| {
+            let now = self.desired().acl_rules.get(key).map(|rule| &rule.after);
+            now.is_some() && now == former.as_ref().map(|rule| &rule.after)
+        })
+    }
+
     /// Checks after an exchange that the rules of touched lists are in one row, and that the interfaces exist that
     /// rules name.
     pub(super) fn check_acls(&self, inverse: &DesiredChange, errors: &mut ValidationErrors) {
         let touched: BTreeSet<&String> = inverse.acl_rules.keys().map(|(acl, _)| acl).collect();
-        for acl in touched {
+        for acl in touched.into_iter().filter(|acl| !self.has_kept_row(acl, inverse)) {
             let (all, in_row) =
                 (self.desired().acl_count(acl), self.desired().acl_rules_of(acl).len());
             if all != in_row {

@@ -324,7 +324,11 @@ impl FlowLimits {
 
     /// Counts a live flow of this worker anew, for those that have limits now.
     pub fn recount(&self, (is_ip4, id): (bool, u32), flow: &Flow) {
-        self.end((is_ip4, id));
-        self.keep((is_ip4, id), self.hold_anyway(flow));
+        let (former, now) = (self.held((is_ip4, id)), self.hold_anyway(flow));
+        if former.is_some() || now != Held::default() {
+            self.of_family(is_ip4).store(id, now.0);
+        }
+        // At last: nobody begins a flow in place of this one meanwhile.
+        former.into_iter().for_each(|held| self.give_back(held));
     }
 }
