@@ -281,9 +281,9 @@ fn port_control_metrics(listed: &v1::ListNatReply, page: &mut Page<'_>) -> fmt::
     };
     let answers = server.iter().flat_map(|it| &it.answers).map(|it| (labels(it), it.count));
     page.counters("nat44_port_control", "answers", "Answers of PCP and NAT-PMP", answers)?;
-    let none = || -> [(&str, String); 0] { [] };
-    let leases = server.iter().map(|it| (none(), it.leases as f64));
-    page.gauges("nat44_leases", "", "Mappings that hosts hold by PCP or NAT-PMP", leases)?;
-    let expired = server.iter().map(|it| (none(), it.expired));
-    page.counters("nat44_expired", "leases", "Mappings that nobody renewed", expired)
+    let (leases, expired) = server.map_or((0, 0), |it| (it.leases, it.expired));
+    let help = "Mappings that hosts hold by PCP or NAT-PMP";
+    page.gauge("nat44_leases", "", help, leases as f64)?;
+    let help = "Mappings of hosts that nobody renewed";
+    page.counter("nat44_expired", "leases", help, expired)
 }
