@@ -21,8 +21,8 @@ fn natpmpc(host: &Host, arguments: &[&str]) -> Result<String> {
     Ok(format!("{}{}", output.stdout, output.stderr))
 }
 
-/// Asks by PCP: protocol, internal port, suggested external one, lifetime, and a nonce. The result, the lifetime and the
-/// external end.
+/// Asks by PCP for a mapping of TCP: internal port and suggested external one, lifetime, and a nonce. The result, the
+/// lifetime and the external end.
 fn pcp(
     host: &Host,
     ports: (u16, u16),
@@ -58,7 +58,7 @@ fn pcp(
 
 /// The leases of all mappings, as `stoa show nat mappings` has them.
 fn leases(router: &Router) -> Result<Vec<Value>> {
-    let shown = router.show("nat mappings")?;
+    let shown = router.json(&["show", "nat", "mappings"])?;
     let all = shown["mappings"].as_array().cloned().unwrap_or_default();
     Ok(all.into_iter().filter(|it| it["leases"] != json!([])).collect())
 }

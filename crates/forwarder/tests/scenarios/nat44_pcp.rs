@@ -1,5 +1,5 @@
-//! Hosts ask for mappings by PCP (RFC 6887), in bytes as the RFC draws them: what comes through, until when, and who may
-//! change it.
+//! Hosts ask for mappings by PCP (RFC 6887), in bytes as the RFC draws them: what comes through, until when, and who
+//! may change it.
 
 mod bad_requests;
 mod filters;

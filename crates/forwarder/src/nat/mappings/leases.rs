@@ -129,7 +129,8 @@ impl Mappings {
         self.count(id).is_some_and(|word| word.load(Ordering::Relaxed) & ENDED != 0)
     }
 
-    /// Has workers end flows of ended leases; the epoch of that. Each worker looks at all flows, so do not call it often.
+    /// Has workers end flows of ended leases; the epoch of that. Each worker looks at all of its flows, so do not call
+    /// it often.
     pub fn end_flows_of_leases(&self) -> u32 {
         self.ended_leases.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
     }
