@@ -113,7 +113,7 @@ impl Limited {
             let length = u32::from(self.limits.lengths[0]);
             let of = [
                 (Of::Host, it.source),
-                (Of::Prefix, it.source >> (32 - length)),
+                (Of::Prefix, it.source.checked_shr(32 - length).unwrap_or(0)),
                 (Of::Zone(zone), 0),
                 (Of::Vrf(0), 0),
             ];
