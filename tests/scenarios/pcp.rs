@@ -58,7 +58,7 @@ fn pcp(
 
 /// The leases of all mappings, as `stoa show nat mappings` has them.
 fn leases(router: &Router) -> Result<Vec<Value>> {
-    let shown = router.json(&["show", "nat", "mappings"])?;
+    let shown = router.json(&["show", "nat", "mappings", "--json"])?;
     let all = shown["mappings"].as_array().cloned().unwrap_or_default();
     Ok(all.into_iter().filter(|it| it["leases"] != json!([])).collect())
 }

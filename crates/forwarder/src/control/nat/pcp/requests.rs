@@ -163,7 +163,9 @@ impl ForwarderState {
             suggested: suggested(map, request.options.prefers_failure),
             peers: peers_of(request, remote)?,
         };
-        if protocol == 0 && port != 0 || remote.is_some() && (protocol == 0 || port == 0) {
+        // All ports of a protocol, or all of them, are a mapping; one port of all protocols is none, nor is PEER.
+        let (is_one, is_all) = (protocol != 0 && port != 0, port == 0 && remote.is_none());
+        if !is_one && !is_all {
             return Err(ResultCode::MalformedRequest);
         }
         if remote.is_none() && request.lifetime_s == 0 {
