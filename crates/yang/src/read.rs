@@ -276,11 +276,11 @@ mod tests {
         }
     }
 
-    /// A misspelt name would leave the field at its default.
+    /// A misspelt name would leave the field at its default. A message is a list or a container.
     #[test]
     fn leaves_of_the_contract_exist() {
-        use SchemaNodeKind::{Leaf, LeafList, List};
-        let is_leaf = |kind| matches!(kind, Leaf | LeafList | List);
+        use SchemaNodeKind::{Container, Leaf, LeafList, List};
+        let is_leaf = |kind| matches!(kind, Container | Leaf | LeafList | List);
         let leaves: std::collections::BTreeSet<String> = schema()
             .context()
             .traverse()

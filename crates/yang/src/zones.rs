@@ -7,6 +7,9 @@ use crate::libyang::{LibyangError, collect_errors};
 /// Part of the path of a zone, as modules write it.
 pub(crate) const ZONE: &str = "stoa-acl:zones/stoa-acl:zone/";
 
+/// Part of the path of a zone whose flows are limited.
+const LIMITS: &str = "stoa-acl:flow-limits";
+
 /// The names of the zones of a configuration.
 const NAMES: &str = "/ietf-access-control-list:acls/stoa-acl:zones/zone/name";
 
@@ -29,15 +32,22 @@ pub(crate) fn fix(error: &LibyangError, name: &str, zones: Zones<'_>) -> Option<
         return None;
     }
     let add = format!("add it by \"set acls zones zone {name} interface INTERFACE\"");
-    let router = "\"router\", which is the router itself";
+    // The router itself begins no flows.
+    let is_limit = [&error.data_path, &error.schema_path].iter().any(|it| it.contains(LIMITS));
+    let (or_router, use_router) = match is_limit {
+        true => ("", ""),
+        false => (
+            " or \"router\", which is the router itself",
+            " Or use \"router\", which is the router itself.",
+        ),
+    };
+    let comma = if or_router.is_empty() { "" } else { "," };
     Some(match zones() {
-        None => format!("Use a zone that exists, or {router}; or {add}."),
-        Some(zones) if zones.is_empty() => {
-            format!("There are no zones yet: {add}. Or use {router}.")
-        }
+        None => format!("Use a zone that exists{comma}{or_router}; or {add}."),
+        Some(zones) if zones.is_empty() => format!("There are no zones yet: {add}.{use_router}"),
         Some(zones) => {
             let zones: Vec<String> = zones.iter().map(|zone| format!("\"{zone}\"")).collect();
-            format!("Use {} or {router}; or {add}.", zones.join(", "))
+            format!("Use {}{or_router}; or {add}.", zones.join(", "))
         }
     })
 }

@@ -32,6 +32,11 @@ fn flood(lab: &mut Lab, ports: std::ops::Range<u16>) -> usize {
     out(lab, ports.flat_map(|port| udp_there((port, 53))))
 }
 
+/// The same of IPv4, whose vectors come first: these flows exist if some do.
+fn flood4(lab: &mut Lab, ports: std::ops::Range<u16>) -> usize {
+    out(lab, ports.flat_map(|port| udp_there((port, 53)).into_iter().take(1)))
+}
+
 /// Use, limit and refusals of a row.
 #[track_caller]
 fn row(lab: &mut Lab, name: &str) -> (u64, u64, u64) {
@@ -78,8 +83,8 @@ fn each_limit_drops_by_name_and_is_shown() {
         assert_eq!(flood(&mut lab, 1000..1020), 16, "{reason}");
         lab.assert_dropped(&[(reason, 24)]);
         // Flows go on, in both directions.
-        assert_eq!(flood(&mut lab, 1000..1008), 16);
-        assert_eq!(into(&mut lab, udp_back((53, 1003))), 2);
+        assert_eq!(flood4(&mut lab, 1000..1008), 8);
+        assert_eq!(into(&mut lab, udp_back((53, 1003)).into_iter().take(1)), 1);
         let (_, most, refused) = row(&mut lab, name);
         assert_eq!(refused, 24, "{name}");
         await_used(&mut lab, name, most);
@@ -113,8 +118,8 @@ fn half_open_connections_and_new_flows_are_limited() {
     // The burst may lie in two seconds.
     assert!((10..=20).contains(&passed), "{passed}");
     lab.assert_dropped(&[("flow-zone-limit", 80 - passed as u64)]);
-    assert_eq!(flood(&mut lab, 1000..1005), 10, "flows that exist go on");
-    lab.dropped();
+    assert_eq!(flood4(&mut lab, 1000..1005), 5, "flows that exist go on");
+    lab.assert_dropped(&[]);
     lab.state().skip(Duration::from_secs(2));
     assert_eq!(flood(&mut lab, 3000..3005), 10);
     lab.assert_dropped(&[]);

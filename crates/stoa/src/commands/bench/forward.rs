@@ -50,8 +50,8 @@ pub struct Arguments {
     /// Tables to load instead of --routes: files or synthetic:N, separated by commas
     #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "routes")]
     prefixes: Vec<Source>,
-    /// Destinations: one address, N in turn, random (each prefix, 1048576 addresses or more), or zipf [default: one; 255
-    /// for new flows]
+    /// Destinations: one address, N in turn, random (each prefix, 1048576 addresses or more), or zipf
+    /// [default: one; 255 for new flows]
     #[arg(long, value_name = "one|N|random|zipf")]
     destinations: Option<Visits>,
     /// Number of neighbours that the routes use in turn, in each VRF (1 to 8192 in all; at least one per sending port)

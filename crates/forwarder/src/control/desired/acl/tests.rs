@@ -1,6 +1,7 @@
 //! The order of rules, and those that are refused.
 
 use super::*;
+use crate::control::desired::DesiredState;
 
 fn rule(name: &str, after: &str) -> v1::AclRule {
     let (acl, name, after) = ("edge".to_owned(), name.to_owned(), after.to_owned());
