@@ -44,8 +44,9 @@ fn references_between_entries_are_known() {
         ("ietf-vrrp", (5, 2)),
         // State.
         ("ietf-yang-library", (5, 0)),
-        // Sets, flow profiles and interfaces of zones, which are in each part; the zones of pairs, and their lists.
-        ("stoa-acl", (8, 0)),
+        // Sets, flow profiles and interfaces of zones, which are in each part; the zones of pairs and limits of flows,
+        // and the lists of pairs.
+        ("stoa-acl", (9, 0)),
         // Parents and cross-connects.
         ("stoa-interfaces", (2, 0)),
         // In the core.
