@@ -38,7 +38,7 @@ pub(super) fn add(
         let mut after = String::new();
         for (at, rule) in generate(set, table.ip == Ip::V6, SEED).into_iter().enumerate() {
             let rule = translated(&rule, table, &sources);
-            let rule = RuleOfList { is_stateful, flow_profile: flow_profile.clone(), ..rule };
+            let rule = RuleOfList { is_stateful, flow_profile, ..rule };
             let before = std::mem::replace(&mut after, at.to_string());
             let rule = AclRule { after: before, sets: None, rule };
             desired.acl_rules.insert((list.to_owned(), after.clone()), rule);
