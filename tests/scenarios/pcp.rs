@@ -85,7 +85,7 @@ fn natpmpc_opens_and_closes_ports() -> Result<()> {
     );
     assert!((500..=600).contains(&lease["left_s"].as_u64().unwrap_or(0)), "{lease}");
     let text = lab.router().call(&["show", "nat", "mappings"])?.stdout;
-    assert!(text.contains("nat-pmp, 9 min"), "{text}");
+    assert!(text.contains("nat-pmp, ") && text.contains(" left"), "{text}");
     // A host outside has no server.
     let printed = outside.command(Tool::NATPMPC)?.args(["-g", "198.18.2.1"]).run()?;
     assert!(!printed.stdout.contains("Public IP address"), "{}", printed.stdout);

@@ -24,7 +24,7 @@ fn wrong_requests_have_results_and_counters() {
         ([&[3], &bytes[1..]].concat(), 1),
         (bytes[..56].to_vec(), 3),
         (bytes[..23].to_vec(), 3),
-        ([bytes.clone(), vec![200, 0, 0, 0].repeat(261)].concat(), 3),
+        ([bytes.clone(), [200, 0, 0, 0].repeat(261)].concat(), 3),
         ([&[2, 9], &bytes[2..]].concat(), 4),
         (whole.clone().with(99, &[]).bytes(), 5),
         (whole.clone().with(2, &[0; 4]).bytes(), 6),
