@@ -24,7 +24,8 @@ fn advertising() -> Value {
         "prefix-list": { "prefix": [
             { "prefix-spec": "2001:db8:1::/64", "valid-lifetime": 7200, "preferred-lifetime": 3600 }
         ] },
-        "stoa-ip:dns": { "server": ["2001:db8:1::1"], "search": ["example.net"] }
+        "stoa-ip:dns": { "server": ["2001:db8:1::1"], "search": ["example.net"] },
+        "stoa-ip:nat64-prefix": [{ "prefix": "64:ff9b::/96", "lifetime": 1800 }]
     })
 }
 
@@ -104,6 +105,10 @@ fn linux_gets_address_and_route_and_loses_the_route() -> Result<()> {
         assert!(output.stdout.contains(expected), "{expected}: {}", output.stdout);
     }
 
+    // rdisc6 does not know the option of RFC 8781: lifetime 1800 with the code of 96 bits, and the prefix.
+    let printed = scapy(host, OPTIONS, &[])?;
+    assert!(printed.contains("26020708 0064ff9b 00000000 00000000"), "{printed}");
+
     let state = &state(&scenario, "host-a")?["ietf-ip:ipv6"]["ietf-ipv6-unicast-routing:ipv6-router-advertisements"]
         ["stoa-ip:advertising-state"];
     assert_ne!(state["solicitations"], "0", "{state}");
@@ -130,6 +135,16 @@ fn linux_removes_a_router_that_ends() -> Result<()> {
     println!("the default route is removed {:.3} s after the stop", begun.elapsed().as_secs_f64());
     Ok(())
 }
+
+/// The options of an advertisement.
+const OPTIONS: &str = "
+packets = sniff(iface=IFACE, lfilter=lambda it: ICMPv6ND_RA in it, timeout=30, count=1)
+raw = bytes(packets[0][ICMPv6ND_RA])[16:]
+while raw:
+    length = raw[1] * 8
+    print(raw[:length].hex(' ', 4))
+    raw = raw[length:]
+";
 
 const CLIENT: &str = "
 def is_advertisement(packet):

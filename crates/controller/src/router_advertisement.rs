@@ -9,9 +9,9 @@ use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use crate::capability::{Capability, Settings, Translated, interface_path};
-use crate::config::model::{Advertisements, Family, Interface};
+use crate::config::model::{AdvertisedNat64, Advertisements, Family, Interface};
 use crate::json::{number, object};
-use crate::prefix::prefix_from_proto;
+use crate::prefix::{prefix_from_proto, prefix_to_proto};
 
 /// Maximum lifetime of a default router, seconds (RFC 8319 section 4).
 const LIFETIME_MAX_S: u32 = 65_535;
@@ -21,6 +21,11 @@ const HOP_LIMIT: u32 = 64;
 const LEAST_MTU: u32 = 1280;
 /// Default lifetimes of a prefix, seconds: valid and preferred (RFC 4861 section 6.2.1).
 const LIFETIMES_S: (u32, u32) = (2_592_000, 604_800);
+
+/// Longest lifetime of a NAT64 prefix, seconds: 13 bits of units of 8 (RFC 8781 section 4).
+const NAT64_LIFETIME_MAX_S: u32 = 65_528;
+/// Lengths of a NAT64 prefix (RFC 6052 section 2.2).
+const NAT64_LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 
 /// The capability.
 pub(crate) struct RouterAdvertisements;
@@ -143,8 +148,42 @@ fn advertisement(
         name_servers_s: given.dns.server_lifetime.unwrap_or(usual_s),
         search: given.dns.search.clone(),
         search_s: given.dns.search_lifetime.unwrap_or(usual_s),
+        nat64_prefixes: nat64_prefixes(given, &place, errors),
         ..given.of.clone()
     })
+}
+
+/// The prefixes by which hosts reach IPv4. RFC 8781 section 4.1 gives the usual lifetime, and rounds others up.
+fn nat64_prefixes(
+    given: &Advertisements,
+    place: &str,
+    errors: &mut ValidationErrors,
+) -> Vec<v1::AdvertisedNat64> {
+    let usual_s = given.of.max_interval_s.saturating_mul(3);
+    let mut of = |it: &AdvertisedNat64| {
+        let net = it.prefix.parse::<Ipv6Net>().ok()?.trunc();
+        let path = format!("{place}/stoa-ip:nat64-prefix[prefix='{}']", it.prefix);
+        if !NAT64_LENGTHS.contains(&net.prefix_len()) {
+            errors.add(
+                format!("{path}/prefix"),
+                format!("{net} has {} bits, which no NAT64 prefix has", net.prefix_len()),
+                "Use a prefix of 96, 64, 56, 48, 40 or 32 bits, for example 64:ff9b::/96.",
+            );
+            return None;
+        }
+        if net.network().octets()[8] != 0 {
+            errors.add(
+                format!("{path}/prefix"),
+                format!("the bits 64 to 71 of {net} are not 0"),
+                "Use a prefix with zeros there (RFC 6052 section 2.2).",
+            );
+            return None;
+        }
+        let prefix = Some(prefix_to_proto(&IpNet::V6(net)));
+        let asked_s = it.lifetime.unwrap_or(usual_s).min(NAT64_LIFETIME_MAX_S);
+        Some(v1::AdvertisedNat64 { prefix, lifetime_s: asked_s.next_multiple_of(8) })
+    };
+    given.nat64_prefix.iter().filter_map(&mut of).collect()
 }
 
 /// The prefixes of the interface's addresses and the configured ones, without those not to be advertised.

@@ -17,8 +17,8 @@ mod build_router;
 pub use build_probe::build_probe;
 pub use build_redirect::build_redirect;
 pub use build_router::{
-    AdvertisedPrefix, AdvertisementOptions, build_router_advertisement, is_name, names_of,
-    prefix_flag, router_flag,
+    AdvertisedPrefix, AdvertisementOptions, Nat64Prefix, build_router_advertisement, is_name,
+    names_of, prefix_flag, router_flag,
 };
 
 /// The hop limit that proves that a message has passed no router.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stoa_forwarder::control::desired::{Advertisement, Discovery};
 use stoa_wire::ethernet::{Mac, ethertype};
-use stoa_wire::ndp::{AdvertisedPrefix, Message, RouterAdvertisement};
+use stoa_wire::ndp::{AdvertisedPrefix, Message, Nat64Prefix, RouterAdvertisement};
 use stoa_wire::zerocopy::network_endian::{U16, U32};
 use stoa_wire::{checksum, ipv4, ipv6, irdp, ndp, protocol};
 
@@ -39,6 +39,11 @@ pub fn advertisement_config() -> Advertisement {
         }],
         name_servers: (vec!["2001:db8::53".parse().unwrap()], 1800),
         search: (vec!["example.net".into()], 1800),
+        nat64: vec![Nat64Prefix {
+            prefix: "64:ff9b::".parse().unwrap(),
+            length: 96,
+            lifetime_s: 1800,
+        }],
     }
 }
 
@@ -92,8 +97,8 @@ fn advertised6(lab: &Lab) -> Vec<u16> {
             panic!("an advertisement: {frame:x?}")
         };
         assert_eq!(options.source_mac(), Some(Mac(our_mac(1))));
-        // Link-layer address, MTU, prefix, servers, domains.
-        assert_eq!(options.count(), 5);
+        // Link-layer address, MTU, prefix, prefix of NAT64, servers, domains.
+        assert_eq!(options.count(), 6);
         advertisement.lifetime.get()
     };
     frames.iter().map(lifetime).collect()

@@ -58,6 +58,37 @@ pub struct AdvertisedPrefix {
     pub preferred_s: u32,
 }
 
+/// The prefix by which a NAT64 reaches IPv4 (PREF64, RFC 8781 section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nat64Prefix {
+    /// Its first address.
+    pub prefix: Ipv6Addr,
+    /// 96, 64, 56, 48, 40 or 32.
+    pub length: u8,
+    /// Seconds in units of 8, at most 65,528.
+    pub lifetime_s: u16,
+}
+
+impl Nat64Prefix {
+    /// The lengths by their code.
+    const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
+
+    /// Whether a prefix can have this length (RFC 6052 section 2.2).
+    pub fn is_length(length: u32) -> bool {
+        Self::LENGTHS.iter().any(|it| u32::from(*it) == length)
+    }
+
+    /// The option; `None`: its length is none of the six.
+    fn option(&self) -> Option<[u8; 16]> {
+        let code = Self::LENGTHS.iter().position(|it| *it == self.length)? as u16;
+        let mut option = [0; 16];
+        option[..2].copy_from_slice(&[option_kind::NAT64_PREFIX, 2]);
+        option[2..4].copy_from_slice(&(self.lifetime_s & !7 | code).to_be_bytes());
+        option[4..].copy_from_slice(&self.prefix.octets()[..12]);
+        Some(option)
+    }
+}
+
 /// The options of a router advertisement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AdvertisementOptions<'a> {
@@ -71,6 +102,8 @@ pub struct AdvertisementOptions<'a> {
     pub name_servers: (&'a [Ipv6Addr], u32),
     /// Domains to search, and for how many seconds they are good.
     pub search: (&'a [&'a str], u32),
+    /// Prefixes of NAT64.
+    pub nat64: &'a [Nat64Prefix],
 }
 
 /// Whether a text is a domain name that an advertisement can contain: labels of 1 to 63 bytes, 255 in
@@ -178,6 +211,10 @@ pub fn build_router_advertisement(
         names.iter().try_for_each(|name| writer.put_name(name))?;
         writer.close(start)?;
     }
+    for prefix in options.nat64 {
+        let wrong = BuildError::TooLong { length: prefix.length.into(), limit: 96 };
+        writer.put(&prefix.option().ok_or(wrong)?)?;
+    }
     let length = writer.at;
     seal(&mut writer.out[..length], pseudo);
     Ok(length)
@@ -265,6 +302,26 @@ mod tests {
         let expected = b"\x07example\x03net\0\x01a\x07example\x03org\0";
         assert_eq!(names[..expected.len()], *expected);
         assert!(names[expected.len()..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn prefixes_of_nat64_have_the_form_of_rfc_8781() {
+        let prefix = |text: &str, length| Nat64Prefix {
+            prefix: text.parse().unwrap(),
+            length,
+            lifetime_s: 1800,
+        };
+        let mut expected = [0; 16];
+        expected[..6].copy_from_slice(&[38, 2, 0x07, 0x08, 0, 0x64]);
+        expected[6..8].copy_from_slice(&[0xff, 0x9b]);
+        assert_eq!(prefix("64:ff9b::", 96).option(), Some(expected));
+        for (length, code) in [(64, 1), (56, 2), (48, 3), (40, 4), (32, 5)] {
+            assert!(Nat64Prefix::is_length(length));
+            let option = prefix("2001:db8::", length as u8).option().unwrap();
+            assert_eq!(option[2..8], [7, 0x08 | code, 0x20, 1, 0x0d, 0xb8]);
+        }
+        assert_eq!(prefix("2001:db8::", 95).option(), None);
+        assert!(!Nat64Prefix::is_length(128));
     }
 
     #[test]

@@ -16,6 +16,14 @@ pub struct Advertisements {
     pub prefix_list: PrefixList,
     #[serde(rename = "stoa-ip:dns", default)]
     pub dns: Dns,
+    #[serde(rename = "stoa-ip:nat64-prefix", default)]
+    pub nat64_prefix: Vec<AdvertisedNat64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct AdvertisedNat64 {
+    pub prefix: String,
+    pub lifetime: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -142,6 +142,7 @@ mod tests {
             prefixes: vec![prefix],
             name_servers: (Vec::new(), 0),
             search: (Vec::new(), 0),
+            nat64: Vec::new(),
         }
     }
 

@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use stoa_api::v1;
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::ipv6;
-use stoa_wire::ndp::{self, AdvertisedPrefix, AdvertisementOptions, prefix_flag, router_flag};
+use stoa_wire::ndp::{
+    self, AdvertisedPrefix, AdvertisementOptions, Nat64Prefix, prefix_flag, router_flag,
+};
 use stoa_wire::zerocopy::network_endian::{U16, U32};
 
 use super::{ValidationErrors, address};
@@ -31,6 +33,8 @@ pub struct Advertisement {
     pub name_servers: (Vec<Ipv6Addr>, u32),
     /// Search domains, and their lifetime in seconds.
     pub search: (Vec<String>, u32),
+    /// Prefixes of NAT64.
+    pub nat64: Vec<Nat64Prefix>,
 }
 
 /// IPv4 router discovery on an interface.
@@ -56,6 +60,7 @@ impl Advertisement {
             prefixes: &self.prefixes,
             name_servers: (&self.name_servers.0, self.name_servers.1),
             search: (&names, self.search.1),
+            nat64: &self.nat64,
         };
         let mut fixed = self.fixed;
         if is_last {
@@ -113,6 +118,12 @@ pub(super) fn advertisement(
     if servers.len() != config.name_servers.len() {
         wrong("advertises a name server without an IPv6 address");
     }
+    let nat64: Vec<Nat64Prefix> = config.nat64_prefixes.iter().filter_map(nat64_prefix).collect();
+    if nat64.len() != config.nat64_prefixes.len() {
+        let cause = "advertises a NAT64 prefix whose length or lifetime no option can have";
+        let fix = "Use an IPv6 prefix of 96, 64, 56, 48, 40 or 32 bits, and a multiple of 8 up to 65,528 seconds.";
+        errors.add(path.to_owned(), cause, fix);
+    }
     let preference = match config.preference() {
         v1::RouterPreference::Medium => 0,
         v1::RouterPreference::High => router_flag::HIGH,
@@ -137,6 +148,7 @@ pub(super) fn advertisement(
         prefixes,
         name_servers: (servers, config.name_servers_s),
         search: (config.search.clone(), config.search_s),
+        nat64,
     };
     let nobody = Ipv6Addr::UNSPECIFIED;
     let pseudo = Pseudo::Ip6 { source: nobody, destination: nobody };
@@ -146,6 +158,16 @@ pub(super) fn advertisement(
         errors.add(path.to_owned(), cause, fix);
     }
     message
+}
+
+/// A prefix of NAT64; `None`: it has no option (RFC 8781 section 4).
+fn nat64_prefix(given: &v1::AdvertisedNat64) -> Option<Nat64Prefix> {
+    let of = given.prefix.as_ref()?;
+    let prefix = ip6(&of.address)?;
+    let lifetime_s = u16::try_from(given.lifetime_s).ok().filter(|it| it.is_multiple_of(8))?;
+    let host_bits = u128::MAX.checked_shr(of.length).unwrap_or(0);
+    let is_right = Nat64Prefix::is_length(of.length) && prefix.to_bits() & host_bits == 0;
+    is_right.then_some(Nat64Prefix { prefix, length: of.length as u8, lifetime_s })
 }
 
 pub(super) fn discovery(
@@ -206,6 +228,20 @@ mod tests {
         let prefix_config = v1::AdvertisedPrefix { prefix: Some(prefix), ..Default::default() };
         let many = v1::RouterAdvertising { prefixes: vec![prefix_config; 40], ..good() };
         assert!(refused(many)[0].contains("1,280"));
+        for (length, lifetime_s, is_right) in [
+            (96, 1800, true),
+            (32, 65_528, true),
+            (95, 8, false),
+            (64, 9, false),
+            (64, 65_536, false),
+        ] {
+            let mut address = vec![0; 16];
+            address[0] = 0x20;
+            let prefix = Some(v1::Prefix { address, length });
+            let nat64_prefixes = vec![v1::AdvertisedNat64 { prefix, lifetime_s }];
+            let causes = refused(v1::RouterAdvertising { nat64_prefixes, ..good() });
+            assert_eq!(causes.is_empty(), is_right, "{length} {lifetime_s}: {causes:?}");
+        }
         let name = v1::RouterAdvertising { search: vec!["a..b".into()], ..good() };
         assert!(refused(name)[0].contains("invalid"));
     }
