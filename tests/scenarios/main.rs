@@ -43,6 +43,7 @@ mod ndisc6;
 mod netfilter;
 mod nmap;
 mod no_root;
+mod nptv6;
 mod pcap;
 mod pcp;
 mod ping;

@@ -18,9 +18,9 @@ use crate::v1;
 pub use desired::desired;
 pub use entries::{
     BFD_INTERVAL_US, BFD_MULTIPLIER, FLOW_PREFIXES, TUNNEL_HOP_LIMIT, acl_rule, address,
-    bfd_session, flow_limits, interface, ipfix, nat_mapping, nat_policy, neighbor, plugin, port,
-    punt, router_advertisement, router_discovery, rule, static_route, tunnel, virtual_router, vrf,
-    zone_pair,
+    bfd_session, flow_limits, interface, ipfix, nat_mapping, nat_policy, neighbor, npt_prefix,
+    plugin, port, punt, router_advertisement, router_discovery, rule, static_route, tunnel,
+    virtual_router, vrf, zone_pair,
 };
 pub use settings::{
     FLOW_LIMIT_MAX, LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers,
@@ -70,6 +70,8 @@ pub enum Kind {
     NatPolicies,
     /// Static mappings of address translation.
     NatMappings,
+    /// Pairs of prefixes that are translated.
+    NptPrefixes,
     /// Export by IPFIX: one entry.
     Ipfix,
     /// Limits of flows: one entry.
@@ -86,7 +88,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Workers,
         Self::Limits,
         Self::Logging,
@@ -106,6 +108,7 @@ impl Kind {
         Self::ZonePairs,
         Self::NatPolicies,
         Self::NatMappings,
+        Self::NptPrefixes,
         Self::Ipfix,
         Self::FlowLimits,
         Self::Punts,
@@ -136,6 +139,7 @@ impl Kind {
             Self::ZonePairs => "zone-pairs",
             Self::NatPolicies => "nat-policies",
             Self::NatMappings => "nat-mappings",
+            Self::NptPrefixes => "nptv6-prefixes",
             Self::Ipfix => "ipfix",
             Self::FlowLimits => "flow-limits",
             Self::Punts => "punt-limits",

@@ -7,6 +7,12 @@ pub use deterministic::{Deterministic, Range4, Refused, user_of};
 /// The most policies of all instances.
 pub const POLICIES: usize = 255;
 
+/// The most pairs of IPv6 prefixes of all instances.
+pub const PREFIX_PAIRS: usize = 255;
+
+/// The longest prefix of a pair: RFC 6296 needs the words behind it.
+pub const PREFIX_LENGTH_MOST: u32 = 64;
+
 /// The most static mappings of all instances.
 pub const MAPPINGS: usize = 65_536;
 

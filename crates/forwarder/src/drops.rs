@@ -177,6 +177,7 @@ reasons! {
     Nat44Malformed "nat44-malformed" "packet with a cut or wrong header, or an authentication header, which cannot be translated";
     PcpIgnored "pcp-ignored" "PCP or NAT-PMP message that nobody answers: cut, a response, or to an external address";
     PcpLimited "pcp-limited" "PCP or NAT-PMP over the rate of the control-plane policer";
+    Nptv6Unmappable "nptv6-unmappable" "address without a counterpart of the other prefix (RFC 6296)";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

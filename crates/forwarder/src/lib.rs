@@ -29,6 +29,7 @@ pub mod nat;
 pub mod neighbor;
 pub mod nodes;
 pub mod noop;
+pub mod nptv6;
 pub mod output;
 pub mod pcp;
 pub mod plugin;

@@ -30,6 +30,7 @@ use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
 use crate::nat::Nat;
 use crate::nat::mappings::RemotePeers;
+use crate::nptv6::Nptv6;
 use crate::pcp::PcpInterfaces;
 use crate::plugin::Part;
 use crate::punt::known_neighbors::KnownNeighbors;
@@ -128,6 +129,8 @@ pub struct Shared {
     pub acl_log: Reports<log::Record>,
     /// Address translation.
     pub nat: Published<Arc<Nat>>,
+    /// Translation of IPv6 prefixes.
+    pub nptv6: Published<Nptv6>,
     /// Whom mappings let in that hosts have asked for.
     pub remote_peers: Published<RemotePeers>,
     /// Interfaces whose hosts may ask for mappings.
@@ -203,6 +206,7 @@ impl Shared {
             hits: HitTable::new(quiescence.workers(), COUNTED)?,
             acl_log: Reports::new(log::RING),
             nat: Published::new(Arc::default(), quiescence),
+            nptv6: Published::new(Nptv6::default(), quiescence),
             remote_peers: Published::new(RemotePeers::default(), quiescence),
             pcp: Published::new(PcpInterfaces::default(), quiescence),
             flows: Arc::new(flows),

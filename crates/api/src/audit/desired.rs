@@ -52,6 +52,8 @@ pub fn desired<'a>(
     for mapping in nat.flat_map(|nat| &nat.mappings) {
         entries::nat_mapping(&mut tally, mapping.clone());
     }
+    let prefixes = desired.nptv6.iter().flat_map(|it| &it.prefixes);
+    prefixes.for_each(|it| entries::npt_prefix(&mut tally, it));
     desired.ipfix.iter().for_each(|it| entries::ipfix(&mut tally, it.clone()));
     desired.flow_limits.iter().for_each(|it| entries::flow_limits(&mut tally, it));
     add_punts(&mut tally, &desired.punts, &defaults.punts);

@@ -126,6 +126,12 @@ pub fn nat_mapping(tally: &mut Tally, mapping: v1::NatMapping) {
     tally.add(Kind::NatMappings, key, &entry);
 }
 
+/// A pair of IPv6 prefixes that is translated.
+pub fn npt_prefix(tally: &mut Tally, prefix: &v1::NptPrefix) {
+    let internal = prefix.internal.as_ref().map(ToString::to_string).unwrap_or_default();
+    tally.add(Kind::NptPrefixes, format!("{internal} of {}", prefix.interface), prefix);
+}
+
 /// The export by IPFIX, if there is a collector.
 pub fn ipfix(tally: &mut Tally, ipfix: v1::Ipfix) {
     if !ipfix.collectors.is_empty() {

@@ -34,8 +34,9 @@ impl ForwarderConnection {
         self.with_configuration(|it| it.is_some_and(|it| it.desired.ipfix.is_some()))
     }
 
-    /// Whether the configuration in force translates addresses.
+    /// Whether the configuration in force translates addresses or prefixes.
     pub fn translates(&self) -> bool {
-        self.with_configuration(|it| it.is_some_and(|it| it.desired.nat.is_some()))
+        let translates = |it: &stoa_api::v1::Desired| it.nat.is_some() || it.nptv6.is_some();
+        self.with_configuration(|it| it.is_some_and(|it| translates(&it.desired)))
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn difference(
         acl_rules,
         zone_pairs,
         nat,
+        nptv6,
         ipfix,
         flow_limits,
     } = new;
@@ -77,6 +78,7 @@ pub(super) fn difference(
         logging: logging.clone().filter(|_| held.logging != *logging),
         rules: (held.rules != *rules).then(all_rules),
         nat: (held.nat != *nat).then(|| nat.clone().unwrap_or_default()),
+        nptv6: (held.nptv6 != *nptv6).then(|| nptv6.clone().unwrap_or_default()),
         ipfix: (held.ipfix != *ipfix).then(|| ipfix.clone().unwrap_or_default()),
         flow_limits: (held.flow_limits != *flow_limits)
             .then(|| flow_limits.clone().unwrap_or_default()),

@@ -100,6 +100,7 @@ pub(crate) fn translate(
         acl_rules: Vec::new(),
         zone_pairs: Vec::new(),
         nat: None,
+        nptv6: None,
         ipfix: None,
         flow_limits: None,
     };

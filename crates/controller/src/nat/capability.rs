@@ -11,6 +11,7 @@ use stoa_yang::error::ValidationErrors;
 
 use super::blocks;
 use super::mappings::{Backend, Mapping, mappings};
+use super::nptv6;
 use super::overlaps;
 use super::paths::{INSTANCES, instance_path, mapping_path};
 use super::policies::{Policy, policies};
@@ -45,8 +46,13 @@ impl Capability for Translation {
         let interfaces: HashMap<&str, &Interface> =
             all.iter().map(|it| (it.name.as_str(), it)).collect();
         let (mut of_policies, mut of_mappings) = (Vec::new(), Vec::new());
-        let mut nat = v1::Nat::default();
+        let (mut nat, mut pairs) = (v1::Nat::default(), Vec::new());
         for instance in instances {
+            if nptv6::is_prefix_translation(instance, errors) {
+                let of = nptv6::pairs(instance, &interfaces, errors);
+                pairs.extend(of.into_iter().filter(|_| instance.enable.unwrap_or(true)));
+                continue;
+            }
             let exempt = exempt(instance, errors);
             let policies = policies(instance, &interfaces, errors);
             let vrf = vrf(instance, &policies, errors);
@@ -63,6 +69,8 @@ impl Capability for Translation {
         overlaps::check(&of_policies, &of_mappings, errors);
         blocks::check(&of_policies, errors);
         check_counts(&nat, errors);
+        nptv6::check(&pairs, errors);
+        translated.desired.nptv6 = nptv6::desired(&pairs);
         translated.desired.nat = (nat != v1::Nat::default()).then_some(nat);
     }
 

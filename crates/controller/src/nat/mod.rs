@@ -1,10 +1,11 @@
-//! Network address translation of IPv4 (RFC 8512): policies and static mappings, what a commit warns about, state and
-//! metrics.
+//! Translation of IPv4 addresses and IPv6 prefixes (RFC 8512): policies and static mappings, what a commit warns about,
+//! state and metrics.
 
 mod alg;
 mod blocks;
 mod capability;
 mod mappings;
+mod nptv6;
 mod overlaps;
 mod paths;
 mod policies;

@@ -95,7 +95,7 @@ fn is_static_only(instance: &NatInstance, errors: &mut ValidationErrors) -> bool
         errors.add(
             format!("{}/type", instance_path(instance.id)),
             format!("Stoa does not translate as {kind} says"),
-            "Set it to ietf-nat:napt44 or ietf-nat:basic-nat44.",
+            "Set it to ietf-nat:napt44, ietf-nat:basic-nat44 or ietf-nat:nptv6.",
         );
     }
     kind == "basic-nat44"

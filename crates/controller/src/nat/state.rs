@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use stoa_api::text::{ip, ip_text};
 use stoa_api::{date, v1};
 
+use super::nptv6;
 use crate::capability::{NatFacts, Page};
 use crate::json::{list, number, object, text};
 use crate::prefix::prefix_from_proto;
@@ -39,7 +40,7 @@ fn instances(listed: &v1::ListNatReply) -> BTreeMap<u32, Instance<'_>> {
 /// Adds `/ietf-nat:nat/instances`.
 pub(super) fn add(facts: NatFacts<'_>, state: &mut Map<String, Value>) {
     let all = instances(facts.listed);
-    if all.is_empty() {
+    if all.is_empty() && facts.listed.prefixes.is_empty() {
         return;
     }
     // The forwarder counts packets of all flows together.
@@ -65,7 +66,8 @@ pub(super) fn add(facts: NatFacts<'_>, state: &mut Map<String, Value>) {
             ),
         ])
     };
-    let instances: Vec<Value> = all.iter().map(instance).collect();
+    let mut instances: Vec<Value> = all.iter().map(instance).collect();
+    instances.extend(nptv6::instances(facts.listed, &since, &capabilities()));
     let server = facts.listed.port_control.as_ref().map_or(Value::Null, port_control);
     let nat = object([
         ("instances", json!({ "instance": instances })),
@@ -91,7 +93,7 @@ fn capabilities() -> Value {
     let protocols = [(1, "ICMP"), (6, "TCP"), (17, "UDP")];
     let protocol = |(id, name)| json!({ "protocol-id": id, "protocol-name": name });
     json!({
-        "nat-flavor": ["ietf-nat:napt44", "ietf-nat:basic-nat44"],
+        "nat-flavor": ["ietf-nat:napt44", "ietf-nat:basic-nat44", "ietf-nat:nptv6"],
         "per-interface-binding": ["unsupported"],
         "transport-protocols": protocols.map(protocol),
         "restricted-port-support": true,
@@ -270,7 +272,8 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
     let packets = ways.iter().map(|(direction, packets, _)| (of(direction), *packets));
     page.counters("nat44_translated", "packets", "Packets that were translated", packets)?;
     let bytes = ways.iter().map(|(direction, _, bytes)| (of(direction), *bytes));
-    page.counters("nat44_translated", "bytes", "Bytes of these IP packets", bytes)
+    page.counters("nat44_translated", "bytes", "Bytes of these IP packets", bytes)?;
+    nptv6::metrics(listed, page)
 }
 
 /// What hosts have asked for.

@@ -3,6 +3,7 @@
 mod alg;
 mod backends;
 mod blocks;
+mod nptv6;
 mod port_control;
 mod state;
 
@@ -187,7 +188,7 @@ fn wrong_policies_are_refused_with_their_paths() {
     let mut fixed = instance(&[policy(1, pool("203.0.113.0/28"))], &[]);
     fixed["type"] = json!("ietf-nat:basic-nat44");
     assert_eq!(error(&fixed).0, at_pool);
-    fixed["type"] = json!("ietf-nat:nptv6");
+    fixed["type"] = json!("ietf-nat:clat");
     assert_eq!(error(&fixed).0, "type");
     let mut exempt = instance(&[policy(1, json!({}))], &[]);
     exempt["nat-pass-through"] = json!([{ "id": 1, "prefix": "10.0.0.0/8", "port": 53 }]);

@@ -15,6 +15,7 @@ use crate::ip::{flow_hash, minimum_ttl, mss_clamp, policy, redirect, reverse_pat
 use crate::nat;
 use crate::nodes::node;
 use crate::noop;
+use crate::nptv6;
 use crate::output::interface_output;
 use crate::shared::Shared;
 
@@ -170,6 +171,17 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 mss_clamp::make_input6,
                 &["ip6-acl-input"],
             ),
+            // Before access lists, which know internal addresses alone. Flows have one key so.
+            Feature {
+                node: node(
+                    nptv6::INPUT_NODE,
+                    "translates the prefixes of destinations of received IPv6 packets",
+                    nptv6::EDGES,
+                    nptv6::make_input,
+                ),
+                after: &["ip6-reverse-path"],
+                before: &["ip6-acl-input", "ip6-policy"],
+            },
             // Behind the reverse path check, so that forged senders cause no answers.
             access_lists(
                 ("ip6-acl-input", "applies access lists to received IPv6 packets"),
@@ -319,6 +331,17 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 mss_clamp::make_output6,
                 &[],
             ),
+            // Behind redirects, which quote what the sender knows.
+            Feature {
+                node: node(
+                    nptv6::OUTPUT_NODE,
+                    "translates the prefixes of sources of IPv6 packets that are forwarded",
+                    nptv6::EDGES,
+                    nptv6::make_output,
+                ),
+                after: &["ip6-acl-output", "ip6-redirect"],
+                before: &[],
+            },
             does_nothing("ip6-output-noop", noop::make_output6),
         ],
         end: "ip6-output-rewrite",

@@ -232,6 +232,7 @@ capabilities! {
     acl: super::acl::AccessListState,
     flow_limits: super::flow_limits::FlowLimitState,
     nat: super::nat::NatState,
+    nptv6: super::nptv6::PrefixTranslation,
     ipfix: super::ipfix::Export,
     neighbors: super::neighbors::Neighbors,
     learned: super::learned::Learned,

@@ -40,6 +40,7 @@ mod mld_reports;
 mod multipath;
 mod nat;
 mod neighbors;
+mod nptv6;
 mod output_features;
 mod own_frames;
 mod paging;

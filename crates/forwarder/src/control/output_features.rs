@@ -12,6 +12,7 @@ use crate::acl::zones::OUTPUT_NODES;
 use crate::arcs::ROUTER;
 use crate::ip::mss_clamp;
 use crate::nat::OUTPUT_NODE;
+use crate::nptv6;
 use crate::plugin;
 
 /// Arguments of output features that do not follow from the settings of their interface alone.
@@ -21,6 +22,8 @@ struct Arguments {
     zone: u32,
     /// Of address translation.
     nat: u32,
+    /// Of prefix translation.
+    npt: u32,
     /// The largest TCP segments, IPv4 and IPv6.
     segments: [u32; 2],
 }
@@ -28,12 +31,13 @@ struct Arguments {
 /// The nodes of output features, and their arguments at an interface; 0: off.
 fn output_features(
     desired: &desired::Interface,
-    Arguments { acls, zone, nat, segments }: Arguments,
+    Arguments { acls, zone, nat, npt, segments }: Arguments,
 ) -> impl Iterator<Item = (&'static str, u32)> {
     let of_this_tree = [
         (OUTPUT_NODES[0], zone),
         (OUTPUT_NODES[1], zone),
         (OUTPUT_NODE, nat),
+        (nptv6::OUTPUT_NODE, npt),
         ("ip4-acl-output", acls.0),
         ("ip6-acl-output", acls.1),
         ("ip4-redirect", desired.ip4.options.redirects.into()),
@@ -96,6 +100,7 @@ impl ForwarderState {
             acls: self.acl_output_arguments(&desired.acls),
             zone: self.zone_argument(&desired.zone),
             nat: self.nat_output_argument(index),
+            npt: self.npt_output_argument(index),
             segments: segment_sizes(desired, mtu),
         }
     }

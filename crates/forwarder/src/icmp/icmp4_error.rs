@@ -87,7 +87,10 @@ fn error(cause: IcmpCause) -> Error {
         IcmpCause::Unreachable
         | IcmpCause::LinkDown
         | IcmpCause::Neighbor
-        | IcmpCause::BeyondScope => Error::Unreachable(Unreachable::Host),
+        | IcmpCause::BeyondScope
+        // IPv6 only.
+        | IcmpCause::PrefixSubnet
+        | IcmpCause::PrefixIdentifier(_) => Error::Unreachable(Unreachable::Host),
         IcmpCause::Prohibited
         | IcmpCause::RuleProhibited
         | IcmpCause::AclInput

@@ -16,6 +16,7 @@ use super::error_node::{ErrorNode, Refused};
 use crate::acl::reset::reset6;
 use crate::addresses::Addresses;
 use crate::drops::Drop;
+use crate::nptv6;
 use crate::shared::Shared;
 
 /// The next node of errors.
@@ -33,8 +34,9 @@ fn answer(
     shared: &Shared,
     addresses: &Addresses,
 ) -> Result<(), Drop> {
-    let Refused { vector, lane, cause } = &refused;
-    let (lane, cause) = (*lane, *cause);
+    let (lane, cause) = (refused.lane, refused.cause);
+    nptv6::restore(shared, cx.reader, refused.vector, lane);
+    let Refused { vector, .. } = &refused;
     let view = ipv6::check(vector.bytes(lane)).map_err(|_| cause.drop(false))?;
     let is_ours = vector.flags[lane] & flags::OWN != 0;
     let is_group = vector.flags[lane] & flags::MULTICAST != 0;
@@ -97,7 +99,9 @@ fn asked_address(
 
 fn error(cause: IcmpCause, pointer: u32) -> Error {
     match cause {
-        IcmpCause::NoRoute | IcmpCause::RuleUnreachable => Error::Unreachable(Unreachable::NoRoute),
+        IcmpCause::NoRoute | IcmpCause::RuleUnreachable | IcmpCause::PrefixSubnet => {
+            Error::Unreachable(Unreachable::NoRoute)
+        }
         IcmpCause::Unreachable => Error::Unreachable(Unreachable::RejectRoute),
         IcmpCause::LinkDown | IcmpCause::Neighbor => Error::Unreachable(Unreachable::Address),
         IcmpCause::BeyondScope => Error::Unreachable(Unreachable::BeyondScope),
@@ -112,7 +116,9 @@ fn error(cause: IcmpCause, pointer: u32) -> Error {
         IcmpCause::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
         IcmpCause::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },
         IcmpCause::NextHeader(pointer) => problem(Problem::NextHeader, pointer),
-        IcmpCause::Header(pointer) => problem(Problem::HeaderField, pointer),
+        IcmpCause::Header(pointer) | IcmpCause::PrefixIdentifier(pointer) => {
+            problem(Problem::HeaderField, pointer)
+        }
         IcmpCause::Option(pointer) => problem(Problem::Option, pointer),
         IcmpCause::FirstFragment => problem(Problem::FirstFragment, 0),
         IcmpCause::Reassembly => Error::ReassemblyTimeExceeded,

@@ -59,6 +59,10 @@ pub enum IcmpCause {
     NoPort,
     /// The subscriber has as many external ports as it may have.
     Quota,
+    /// The subnet of an address has no counterpart of another prefix (RFC 6296 sections 3.2 and 3.3).
+    PrefixSubnet,
+    /// The interface identifier of the address at this offset has none (RFC 6296 section 3.7).
+    PrefixIdentifier(u16),
 }
 
 impl IcmpCause {
@@ -100,6 +104,8 @@ impl IcmpCause {
             Self::ZonePair => 20,
             Self::NoPort => 21,
             Self::Quota => 22,
+            Self::PrefixSubnet => 23,
+            Self::PrefixIdentifier(pointer) => 24 | u32::from(pointer) << 16,
         }
     }
 
@@ -129,6 +135,8 @@ impl IcmpCause {
             20 => Self::ZonePair,
             21 => Self::NoPort,
             22 => Self::Quota,
+            23 => Self::PrefixSubnet,
+            24 => Self::PrefixIdentifier(value),
             _ => Self::NoRoute,
         }
     }
@@ -160,6 +168,7 @@ impl IcmpCause {
             Self::ZonePair => Drop::ZonePair,
             Self::NoPort => Drop::Nat44NoPort,
             Self::Quota => Drop::Nat44Quota,
+            Self::PrefixSubnet | Self::PrefixIdentifier(_) => Drop::Nptv6Unmappable,
         }
     }
 }
@@ -194,6 +203,8 @@ mod tests {
             IcmpCause::ZonePair,
             IcmpCause::NoPort,
             IcmpCause::Quota,
+            IcmpCause::PrefixSubnet,
+            IcmpCause::PrefixIdentifier(24),
         ];
         for cause in all {
             assert_eq!(IcmpCause::of(cause.code()), cause);

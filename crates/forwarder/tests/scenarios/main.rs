@@ -59,6 +59,7 @@ mod nat44_pcp;
 mod nat44_quota;
 mod nat44_vrf;
 mod nd;
+mod nptv6;
 mod numa;
 mod options;
 mod output_features;

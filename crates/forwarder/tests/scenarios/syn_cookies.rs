@@ -1,6 +1,7 @@
 //! SYN cookies: the router answers for servers behind a zone, opens their side of connections, and splices both.
 
 mod floods;
+mod prefixes;
 mod segment;
 
 use std::time::Duration;

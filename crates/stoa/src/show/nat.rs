@@ -8,7 +8,8 @@ use stoa_api::acl::protocol_name;
 use stoa_api::text::ip_text;
 use stoa_api::v1::{
     ListNatReply, ListNatRequest, NatAddressState, NatBackend, NatFilteringType, NatMapping,
-    NatMappingType, NatPolicy, NatPolicyState, NatPortQuota, NatStaticState, PortRange, Prefix,
+    NatMappingType, NatPolicy, NatPolicyState, NatPortQuota, NatStaticState, NptPrefixState,
+    PortRange, Prefix,
 };
 
 use super::{count, number, table, write};
@@ -22,11 +23,19 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         writeln!(out, "{}", to_json(&reply))?;
         return Ok(());
     }
-    if reply.policies.is_empty() && reply.mappings.is_empty() {
+    let has_nat44 = !reply.policies.is_empty() || !reply.mappings.is_empty();
+    if !has_nat44 && reply.prefixes.is_empty() {
         let hint = "No NAT. `set nat instances instance 1 policy 1 external-realm external-interface NAME` hides hosts \
                     behind the address of an interface.";
         writeln!(out, "{hint}")?;
         return Ok(());
+    }
+    if !reply.prefixes.is_empty() {
+        write(&prefix_pairs(&reply.prefixes), out)?;
+        if !has_nat44 {
+            return Ok(());
+        }
+        writeln!(out)?;
     }
     write(&policies(&reply.policies), out)?;
     if !reply.mappings.is_empty() {
@@ -36,6 +45,26 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
     writeln!(out)?;
     write!(out, "{}{}", summary(&reply), port_control(&reply))?;
     Ok(())
+}
+
+/// Pairs of IPv6 prefixes (NPTv6), and what was translated.
+fn prefix_pairs(pairs: &[NptPrefixState]) -> Table {
+    let columns =
+        ["prefix policy", "interface", "internal", "external", ">out packets", ">in packets"];
+    let mut table = table(&columns);
+    for state in pairs {
+        let Some(pair) = &state.prefix else { continue };
+        let text = |prefix: &Option<Prefix>| prefix.as_ref().map(ToString::to_string);
+        table.add_row(vec![
+            Cell::new(format!("{}/{}", pair.instance, pair.policy)),
+            Cell::new(&pair.interface),
+            Cell::new(text(&pair.internal).unwrap_or_default()),
+            Cell::new(text(&pair.external).unwrap_or_default()),
+            count(state.out_packets),
+            count(state.in_packets),
+        ]);
+    }
+    table
 }
 
 /// Prefixes, or what their absence means.
@@ -300,10 +329,21 @@ fn to_json(reply: &ListNatReply) -> Value {
         })
     };
     let direction = |packets: u64, bytes: u64| json!({ "packets": packets, "bytes": bytes });
+    let pair = |state: &NptPrefixState| {
+        let pair = state.prefix.as_ref()?;
+        Some(json!({
+            "instance": pair.instance, "policy": pair.policy, "interface": pair.interface,
+            "internal": pair.internal.as_ref().map(ToString::to_string),
+            "external": pair.external.as_ref().map(ToString::to_string),
+            "out": direction(state.out_packets, state.out_bytes),
+            "in": direction(state.in_packets, state.in_bytes),
+        }))
+    };
     json!({
         "policies": reply.policies.iter().filter_map(policy).collect::<Vec<_>>(),
         "mappings": reply.mappings.iter().filter_map(mapping).collect::<Vec<_>>(),
         "addresses": reply.addresses.iter().map(address).collect::<Vec<_>>(),
+        "prefixes": reply.prefixes.iter().filter_map(pair).collect::<Vec<_>>(),
         "flows": reply.flows, "flow_limit": reply.flow_limit,
         "dynamic_mappings": reply.dynamic_mappings, "mapping_limit": reply.mapping_limit,
         "out": direction(reply.out_packets, reply.out_bytes),

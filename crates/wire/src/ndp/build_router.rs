@@ -279,6 +279,7 @@ mod tests {
             prefixes: &[prefix],
             name_servers: (&servers, 1800),
             search: (&["example.net", "a.example.org."], 900),
+            nat64: &[],
         };
         let mut out = [0; 300];
         let length =

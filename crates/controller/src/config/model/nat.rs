@@ -66,6 +66,15 @@ pub struct NatPolicy {
     pub algs: Vec<NatAlg>,
     #[serde(rename = "stoa-nat:port-control", default)]
     pub port_control: PortControl,
+    #[serde(default)]
+    pub nptv6_prefixes: Vec<Nptv6Prefixes>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Nptv6Prefixes {
+    pub internal_ipv6_prefix: String,
+    pub external_ipv6_prefix: String,
 }
 
 /// Who may ask for mappings; nobody without interfaces.

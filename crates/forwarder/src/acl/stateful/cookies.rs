@@ -132,10 +132,13 @@ impl<F: Family> AclNode<F> {
     ) -> bool {
         const NEW: u16 = flags::TRACKED | flags::DEFERRED | flags::COOKIE;
         let mut is_any = false;
+        // The flow of a translated IPv4 packet has the addresses of both sides. IPv6 has translation of prefixes alone,
+        // of which flows know nothing.
+        let translated = if F::IS_IP4 { flags::TRANSLATED } else { 0 };
         for lane in 0..vector.len() {
             let lane_flags = vector.flags[lane];
             if lane_flags & NEW == 0
-                || lane_flags & flags::TRANSLATED != 0
+                || lane_flags & translated != 0
                 || lane_flags & flags::ADMITTED != 0 && lane_flags & flags::COOKIE == 0
             {
                 continue;

@@ -108,6 +108,9 @@ impl Held {
         if inverse.nat.is_some() || are_names_gone || !inverse.vrfs.is_empty() {
             desired.check_nat(errors);
         }
+        if inverse.nptv6.is_some() || are_names_gone {
+            desired.check_nptv6(errors);
+        }
     }
 
     fn check_routes(

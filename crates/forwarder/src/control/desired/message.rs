@@ -1,7 +1,7 @@
 //! Checked values as messages of the contract again, for audits. Parsing the message gives the same value.
 
 use stoa_api::v1;
-use stoa_wire::ndp::{prefix_flag, router_flag};
+use stoa_wire::ndp::{Nat64Prefix, prefix_flag, router_flag};
 
 use super::{
     AclRule, AclRuleKey, AclSets, Advertisement, Discovery, Family, Fragments, Interface, Prefix,
@@ -179,7 +179,14 @@ pub(in crate::control) fn advertisement(it: &Advertisement) -> v1::RouterAdverti
         name_servers_s: it.name_servers.1,
         search: it.search.0.clone(),
         search_s: it.search.1,
+        nat64_prefixes: it.nat64.iter().map(nat64_prefix).collect(),
     }
+}
+
+/// An advertised prefix of NAT64.
+fn nat64_prefix(it: &Nat64Prefix) -> v1::AdvertisedNat64 {
+    let prefix = Some(prefix((it.prefix.into(), it.length)));
+    v1::AdvertisedNat64 { prefix, lifetime_s: it.lifetime_s.into() }
 }
 
 /// IPv4 router discovery.

@@ -14,6 +14,7 @@ mod interface;
 mod ipfix;
 pub(in crate::control) mod message;
 mod nat;
+mod nptv6;
 mod pacer;
 mod plugin;
 mod policy;
@@ -31,6 +32,7 @@ pub use flow_limits::FlowLimits;
 pub(in crate::control) use held::Held;
 pub(in crate::control) use nat::NatAlgs;
 pub use nat::{Nat, NatBackend, NatBlocks, NatMapping, NatPolicy, NatRemote, PortControl};
+pub use nptv6::NptPrefix;
 pub(in crate::control) use pacer::Pacer;
 pub use pacer::Pause;
 pub use policy::{Rule, RuleAction};
@@ -266,6 +268,8 @@ pub struct DesiredState {
     pub zone_pairs: BTreeMap<ZonePairKey, ZonePair>,
     /// Address translation.
     pub nat: Nat,
+    /// Translation of IPv6 prefixes.
+    pub nptv6: Vec<NptPrefix>,
     /// Export by IPFIX; without collectors, nothing is exported.
     pub ipfix: Settings,
     /// Limits of flows.

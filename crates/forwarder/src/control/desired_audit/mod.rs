@@ -213,6 +213,9 @@ impl ForwarderState {
         if kinds.contains(&Kind::NatPolicies) || kinds.contains(&Kind::NatMappings) {
             some.nat = all.nat;
         }
+        if kinds.contains(&Kind::NptPrefixes) {
+            some.nptv6 = all.nptv6;
+        }
         if kinds.contains(&Kind::Ipfix) {
             some.ipfix = all.ipfix;
         }

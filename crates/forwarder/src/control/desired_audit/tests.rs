@@ -59,7 +59,7 @@ fn what_was_applied_is_in_force() {
 #[test]
 fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
     type Lose = fn(&mut ForwarderState);
-    let cases: [(Kind, &str, Lose); 29] = [
+    let cases: [(Kind, &str, Lose); 30] = [
         (Kind::Workers, "workers", |state| {
             state.worker_pool.workers[0].set_polling(Polling::Always);
         }),
@@ -103,6 +103,7 @@ fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
         (Kind::Interfaces, "b.5", |state| state.lose_zone_input("b.5")),
         (Kind::NatPolicies, "1/2, number 2", |state| state.lose_nat_policy()),
         (Kind::NatMappings, "1/3", |state| state.lose_nat_mapping()),
+        (Kind::NptPrefixes, "fd00::/48 of b", |state| state.lose_npt_prefix()),
         (Kind::Ipfix, "ipfix", |state| state.lose_export()),
         (Kind::FlowLimits, "flow-limits", |state| state.lose_flow_limits()),
         (Kind::Punts, "arp", |state| state.lose_punt_limit(Class::Arp)),

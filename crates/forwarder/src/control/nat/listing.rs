@@ -251,6 +251,7 @@ impl ForwarderState {
             in_packets,
             in_bytes,
             port_control: self.pcp_state(),
+            prefixes: self.list_npt_prefixes(),
         }
     }
 

@@ -81,6 +81,10 @@ fn ip6() -> v1::Family {
         name_servers_s: 70,
         search: vec!["example.net".into()],
         search_s: 60,
+        nat64_prefixes: vec![v1::AdvertisedNat64 {
+            prefix: Some(prefix(&[vec![0, 0x64, 0xff, 0x9b], vec![0; 12]].concat(), 96)),
+            lifetime_s: 1800,
+        }],
         ..v1::RouterAdvertising::default()
     };
     v1::Family {
@@ -221,6 +225,7 @@ pub(super) fn everything() -> v1::Desired {
             acls6: Vec::new(),
         }],
         nat: Some(nat()),
+        nptv6: Some(nptv6()),
         ipfix: Some(ipfix()),
         flow_limits: Some(flow_limits()),
         punts: vec![punt("arp", 100), punt("nd", 0)],
@@ -259,6 +264,19 @@ fn ipfix() -> v1::Ipfix {
         flows: true,
         ..v1::Ipfix::default()
     }
+}
+
+/// A pair of prefixes.
+fn nptv6() -> v1::Nptv6 {
+    let net = |first: u8| {
+        let mut address = vec![0; 16];
+        address[0] = first;
+        Some(v1::Prefix { address, length: 48 })
+    };
+    let (internal, external) = (net(0xfd), net(0x20));
+    let prefix =
+        v1::NptPrefix { instance: 1, policy: 3, interface: "b".into(), internal, external };
+    v1::Nptv6 { prefixes: vec![prefix] }
 }
 
 /// Two policies, one of them with the defaults, and a static mapping of each kind.
