@@ -56,6 +56,7 @@ fn configuration() -> Value {
             "interface-id": "gre0",
             "ingress": { "acl-sets": { "acl-set": [{ "name": "web" }] } },
         }] },
+        "stoa-acl:flow-limits": { "host": { "live": 100 } },
         "stoa-acl:zones": { "zone": [
             { "name": "inside", "interface": ["gre0"] }, { "name": "outside", "interface": ["lan"] },
         ] },
@@ -69,11 +70,20 @@ fn configuration() -> Value {
         "internal-src-address": "10.9.0.2/32", "internal-src-port": ports(8443),
         "external-src-address": "192.0.2.2/32", "external-src-port": ports(8443),
     });
-    let nat = json!({ "instances": { "instance": [{
-        "id": 1,
-        "policy": [{ "id": 1, "external-realm": { "external-interface": "lan" } }],
-        "mapping-table": { "mapping-entry": [forward] },
-    }] } });
+    let realm = json!({ "external-interface": "lan" });
+    let prefixes = json!({
+        "internal-ipv6-prefix": "fd12:3456:789a::/48", "external-ipv6-prefix": "2001:db8:2::/48"
+    });
+    let nat = json!({ "instances": { "instance": [
+        {
+            "id": 1, "policy": [{ "id": 1, "external-realm": realm }],
+            "mapping-table": { "mapping-entry": [forward] },
+        },
+        {
+            "id": 6, "type": "ietf-nat:nptv6",
+            "policy": [{ "id": 1, "external-realm": realm, "nptv6-prefixes": [prefixes] }],
+        },
+    ] } });
     json!({
         "ietf-access-control-list:acls": lists,
         "ietf-nat:nat": nat,
