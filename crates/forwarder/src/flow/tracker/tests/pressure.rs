@@ -125,12 +125,12 @@ fn a_source_at_its_limit_is_refused_alone() {
     while all.tracker.maintain(all.now) {}
     assert_eq!(all.create(of_one(601)), Opened::New);
     // Evicted flows count no more.
-    let mut all = Pressed::new(64);
+    let mut all = Pressed::new(1024);
     all.flows.limit_sources(true, Some(16));
     for round in 0..20_u16 {
         let mut keys = (0..8).map(|port| of_one(round * 8 + port));
         assert!(keys.all(|key| all.create(key) == Opened::New), "{round}");
-        all.flood(u32::from(round) * 100..u32::from(round) * 100 + 100);
+        all.flood(u32::from(round) * 1_600..u32::from(round) * 1_600 + 1_600);
     }
 }
 
