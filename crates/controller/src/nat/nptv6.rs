@@ -10,6 +10,7 @@ use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use super::paths::{INSTANCES, instance_path, policy_path};
+use super::policies::external_interface;
 use crate::capability::Page;
 use crate::config::model::{Interface, NatInstance, NatPolicy, Nptv6Prefixes};
 use crate::json::{list, number, object};
@@ -53,15 +54,7 @@ pub(super) fn pairs<'a>(
     let mut pairs = Vec::new();
     for policy in &instance.policy {
         let path = policy_path(instance.id, policy.id);
-        let realm = format!("{path}/external-realm/external-interface");
-        let Some(interface) = policy.external_realm.external_interface.as_deref() else {
-            errors.add(
-                &realm,
-                "the policy has no external interface",
-                "Set it to the interface towards the external network.",
-            );
-            continue;
-        };
+        let external = external_interface(policy, &path, interfaces, errors);
         if policy.nptv6_prefixes.is_empty() {
             errors.add(
                 format!("{path}/nptv6-prefixes"),
@@ -69,16 +62,7 @@ pub(super) fn pairs<'a>(
                 "Add an internal and an external prefix, for example fd12:3456:789a::/48 and 2001:db8:1::/48.",
             );
         }
-        // libyang has checked that the interface exists.
-        let Some(of) = interfaces.get(interface) else { continue };
-        if !of.cross_connect.is_empty() {
-            errors.add_about(
-                &realm,
-                format!("\"{interface}\" is cross-connected: its frames are not routed"),
-                "Use another interface, or remove stoa-interfaces:cross-connect of this one.",
-                &[&interface],
-            );
-        }
+        let Some((interface, of)) = external else { continue };
         for given in &policy.nptv6_prefixes {
             let place = (instance.id, policy.id, path.as_str());
             pairs.extend(pair(place, given, (interface, &of.vrf), errors));

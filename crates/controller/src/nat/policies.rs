@@ -106,6 +106,35 @@ fn without_module(identity: &str) -> &str {
     identity.rsplit(':').next().unwrap_or(identity)
 }
 
+/// The external interface of a policy, if it has one.
+pub(super) fn external_interface<'a>(
+    given: &'a NatPolicy,
+    path: &str,
+    interfaces: &HashMap<&str, &'a Interface>,
+    errors: &mut ValidationErrors,
+) -> Option<(&'a str, &'a Interface)> {
+    let path = format!("{path}/external-realm/external-interface");
+    let Some(name) = given.external_realm.external_interface.as_deref() else {
+        errors.add(
+            &path,
+            "the policy has no external interface",
+            "Set it to the interface that sends translated packets.",
+        );
+        return None;
+    };
+    // libyang has checked that the interface exists.
+    let of = *interfaces.get(name)?;
+    if !of.cross_connect.is_empty() {
+        errors.add_about(
+            &path,
+            format!("\"{name}\" is cross-connected: its frames are not routed"),
+            "Use another interface, or remove stoa-interfaces:cross-connect of this one.",
+            &[&name],
+        );
+    }
+    Some((name, of))
+}
+
 fn policy<'a>(
     (instance, given): (u32, &'a NatPolicy),
     interfaces: &HashMap<&str, &'a Interface>,
@@ -125,25 +154,7 @@ fn policy<'a>(
     let pools: Vec<_> = given.external_ip_address_pool.iter().filter_map(of_pool).collect();
     pool_sizes(&pools, &path, errors);
     let range = ports(given.port_set_restrict, &format!("{path}/port-set-restrict"), errors);
-    let realm = format!("{path}/external-realm/external-interface");
-    let Some(interface) = given.external_realm.external_interface.as_deref() else {
-        errors.add(
-            &realm,
-            "the policy has no external interface",
-            "Set it to the interface that sends translated packets.",
-        );
-        return None;
-    };
-    // libyang has checked that the interface exists.
-    let of = interfaces.get(interface)?;
-    if !of.cross_connect.is_empty() {
-        errors.add_about(
-            &realm,
-            format!("\"{interface}\" is cross-connected: its frames are not routed"),
-            "Use another interface, or remove stoa-interfaces:cross-connect of this one.",
-            &[&interface],
-        );
-    }
+    let (interface, of) = external_interface(given, &path, interfaces, errors)?;
     let ports = range.unwrap_or(PORTS);
     let blocks = blocks(&path, given, (&subscribers, &pools, ports), errors);
     let quotas = quotas(&path, given, errors);
