@@ -115,7 +115,8 @@ impl Counted {
         Ok(())
     }
 
-    /// Counts a new flow, unless there are `most` in this second.
+    /// Counts a new flow, unless there are `most` in this second. One that other workers are always ahead of is one too
+    /// many.
     fn take_new(&self, tick: u32, most: u32) -> bool {
         for _ in 0..TURNS {
             let word = self.new.load(Relaxed);
@@ -131,7 +132,7 @@ impl Counted {
                 return true;
             }
         }
-        true
+        false
     }
 
     /// A flow that was new was not created after all.
@@ -228,13 +229,14 @@ impl Counters {
         best.map(|(_, free)| free)
     }
 
-    /// Counts a flow of a name; the place of its counter. `None`: no counter is free, and the flow is not counted.
+    /// Counts a flow of a name; the place of its counter. `None`: no counter is free, and the flow is not counted. A new
+    /// one that other workers are always ahead of is refused.
     pub(super) fn take(&self, name: [u64; 2], it: Beginning) -> Result<Option<usize>, Measure> {
         let of = self.buckets(name);
         let most = if it.new_at.is_some() { self.bounds.get(Measure::Live) } else { UNLIMITED };
         for _ in 0..TURNS {
-            let Some((place, word)) = self.place(of) else { break };
-            let Some(counter) = self.all.get(place) else { break };
+            let Some((place, word)) = self.place(of) else { return Ok(None) };
+            let Some(counter) = self.all.get(place) else { return Ok(None) };
             if word & LIVE >= most.into() {
                 return Err(Measure::Live);
             }
@@ -248,7 +250,7 @@ impl Counters {
             }
             return counter.take_rest(&self.bounds, it).map(|()| Some(place));
         }
-        Ok(None)
+        if it.new_at.is_some() { Err(Measure::Live) } else { Ok(None) }
     }
 
     /// The most that any of some counters has, by [`Measure`].

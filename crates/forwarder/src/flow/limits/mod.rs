@@ -3,7 +3,8 @@
 //! A flow counts for whoever began it: the host and the prefix of the source of its first packet, the zone of the
 //! interface that received it, and its VRF. Half open is TCP that both ends have not yet acknowledged. A first packet
 //! beyond a limit is dropped; flows that exist go on. Counters are of all workers together. Two workers that begin
-//! flows at the same moment see each other's, so no limit is exceeded.
+//! flows at the same moment see each other's. Only where they begin the first flows of a host or prefix at the same
+//! moment, it may have a counter from each of them, and as many times the flows until one of these is empty.
 //!
 //! **Nothing leaks.** A flow keeps the places of its counters beside the flow table ([`Held`]), and gives back what it
 //! has when it ends, whatever limits there are by then. When a change makes others count than before, each worker looks
