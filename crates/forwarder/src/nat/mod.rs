@@ -272,7 +272,7 @@ impl Nat {
 
     /// Whether an address is that of a pool, of a static mapping or of an external interface.
     #[inline]
-    fn is_external(&self, vrf: u16, address: u32) -> bool {
+    pub(crate) fn is_external(&self, vrf: u16, address: u32) -> bool {
         let at = self.external.partition_point(|(of, _, last)| (*of, *last) < (vrf, address));
         self.external.get(at).is_some_and(|(of, first, _)| *of == vrf && *first <= address)
     }

@@ -36,8 +36,6 @@ pub(super) struct NatState {
     mappings: Vec<ActiveMapping>,
     /// The external interfaces.
     external: BTreeSet<u32>,
-    /// External addresses, as first and last one, with their VRF.
-    ranges: Vec<(u16, u32, u32)>,
     last_number: u32,
     epoch: u32,
     /// Blocks of ports, also those whose policy has gone, while any of them is used.
@@ -102,11 +100,15 @@ impl ForwarderState {
             return false;
         }
         let Some(state) = self.interface(interface) else { return false };
-        let (vrf, bits) = (flow_vrf(self.vrf_id(state.vrf)), address.to_bits());
-        let is_in =
-            |(of, first, last): &(u16, u32, u32)| *of == vrf && (*first..=*last).contains(&bits);
+        let vrf = flow_vrf(self.vrf_id(state.vrf));
         let own = self.addresses.of(interface);
-        nat.ranges.iter().any(is_in) && own.is_some_and(|own| own.is_on_link4(address))
+        self.is_external(vrf, address) && own.is_some_and(|own| own.is_on_link4(address))
+    }
+
+    /// Whether translation has an address as an external one.
+    fn is_external(&self, vrf: u16, address: Ipv4Addr) -> bool {
+        let nat = self.capabilities.nat.published.as_ref();
+        nat.is_some_and(|nat| nat.is_external(vrf, address.to_bits()))
     }
 
     fn apply_nat(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
@@ -267,7 +269,7 @@ impl ForwarderState {
         if vrfs.len() < 2 {
             vrfs.clear();
         }
-        let ranges = joined(of_policies.chain(of_mappings).collect());
+        let external = joined(of_policies.chain(of_mappings).collect());
         let policies: Vec<Policy> = nat.policies.iter().map(policy).collect();
         let statics = Statics::of(nat.mappings.iter().map(ActiveMapping::compiled).collect());
         let published = Nat {
@@ -275,7 +277,7 @@ impl ForwarderState {
             policies,
             statics,
             former: nat.former_ranges(),
-            external: ranges.clone(),
+            external,
             numbers,
             epoch: nat.epoch,
             vrfs,
@@ -283,7 +285,6 @@ impl ForwarderState {
         let published = Arc::new(published);
         self.capabilities.nat.published = Some(published.clone());
         self.shared.nat.publish(published, &mut self.graveyard);
-        self.capabilities.nat.ranges = ranges;
     }
 }
 

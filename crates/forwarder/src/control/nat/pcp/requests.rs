@@ -75,13 +75,6 @@ impl ForwarderState {
         }
     }
 
-    /// Whether translation has an address as an external one.
-    fn is_external(&self, vrf: u16, address: Ipv4Addr) -> bool {
-        let bits = address.to_bits();
-        let mut ranges = self.capabilities.nat.ranges.iter();
-        ranges.any(|(of, first, last)| *of == vrf && (*first..=*last).contains(&bits))
-    }
-
     /// Sends an answer from the address that the client has asked.
     fn send_pcp(&mut self, client: Client, answer: &[u8]) {
         let (source, destination) = (client.server, client.address);
