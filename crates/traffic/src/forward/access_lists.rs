@@ -52,7 +52,7 @@ pub(super) fn add(
 pub(super) fn profile(workload: &Workload) -> Option<Profile> {
     let mut profile = Profile::default();
     profile.timeouts.set(Class::UdpNew, NEW_TIMEOUT_S);
-    (workload.flows.are_new() && workload.is_stateful).then_some(profile)
+    workload.flows.are_new().then_some(profile)
 }
 
 /// The zones of receiving and of sending interfaces.

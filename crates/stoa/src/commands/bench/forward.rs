@@ -64,7 +64,7 @@ pub struct Arguments {
     #[arg(long)]
     mix: Option<Mix>,
     /// Number of flows, with source ports and addresses in turn (1 to 16777216); or new: each packet begins a flow, of
-    /// which the last 16777216 fit (with --stateful or --nat44), and the same packets are measured without them, too
+    /// which the last 16777216 fit (with --stateful), and the same packets are measured without them, too
     #[arg(long, default_value = "1", value_name = "N|new")]
     flows: Flows,
     /// Receive and send frames with an 802.1Q tag
