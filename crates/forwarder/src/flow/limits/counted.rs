@@ -229,8 +229,8 @@ impl Counters {
         best.map(|(_, free)| free)
     }
 
-    /// Counts a flow of a name; the place of its counter. `None`: no counter is free, and the flow is not counted. A new
-    /// one that other workers are always ahead of is refused.
+    /// Counts a flow of a name; the place of its counter. `None`: no counter is free, and the flow is not counted. A
+    /// new one that other workers are always ahead of is refused.
     pub(super) fn take(&self, name: [u64; 2], it: Beginning) -> Result<Option<usize>, Measure> {
         let of = self.buckets(name);
         let most = if it.new_at.is_some() { self.bounds.get(Measure::Live) } else { UNLIMITED };
