@@ -109,6 +109,15 @@ impl Pair {
         self.reach()
     }
 
+    /// Waits until the router uses no more than before: the connection of the last command may not be closed yet.
+    fn nothing_leaked(&self, before: &Resources) -> Result<()> {
+        wait_until("nothing has leaked", Duration::from_secs(20), || {
+            let now = Resources::of(&self.scenario.router, &self.scenario.topology);
+            let grown = now.map_err(|error| error.to_string())?.grown_since(before, MEMORY_KB);
+            if grown.is_empty() { Ok(()) } else { Err(grown.join("; ")) }
+        })
+    }
+
     /// Kills the forwarder and waits until a new one has connected to the peer.
     fn forwarder_dies(&mut self) -> Result<()> {
         let pid = self.scenario.router.status()?["forwarder_pid"].as_u64().unwrap_or(0);
@@ -171,9 +180,7 @@ fn either_side_restarts(role: &'static str, theirs: &'static str) -> Result<()> 
             pair.peer_stops()?
         };
     }
-    let grown = Resources::of(&pair.scenario.router, &pair.scenario.topology)?
-        .grown_since(&first, MEMORY_KB);
-    assert!(grown.is_empty(), "{grown:?}");
+    pair.nothing_leaked(&first)?;
     // After too many exits the supervisor delays each start by ten seconds.
     for _ in 0..lives.min(8) {
         pair.forwarder_dies()?;
