@@ -12,6 +12,7 @@ use stoa_yang::error::ValidationErrors;
 use super::blocks;
 use super::mappings::{Backend, Mapping, mappings};
 use super::nptv6;
+use super::outside;
 use super::overlaps;
 use super::paths::{INSTANCES, instance_path, mapping_path};
 use super::policies::{Policy, policies};
@@ -70,6 +71,7 @@ impl Capability for Translation {
         blocks::check(&of_policies, errors);
         check_counts(&nat, errors);
         nptv6::check(&pairs, errors);
+        outside::check(&of_policies, &pairs, errors);
         translated.desired.nptv6 = nptv6::desired(&pairs);
         translated.desired.nat = (nat != v1::Nat::default()).then_some(nat);
     }

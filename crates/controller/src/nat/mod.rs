@@ -6,6 +6,7 @@ mod blocks;
 mod capability;
 mod mappings;
 mod nptv6;
+mod outside;
 mod overlaps;
 mod paths;
 mod policies;

@@ -30,6 +30,13 @@ pub(super) struct Pair<'a> {
     external: Ipv6Net,
 }
 
+impl Pair<'_> {
+    /// The external interface, with instance and policy.
+    pub(super) fn outside(&self) -> (&str, u32, u32) {
+        (self.interface, self.instance, self.policy)
+    }
+}
+
 /// Whether an instance translates prefixes. Prefixes in another one are an error.
 pub(super) fn is_prefix_translation(instance: &NatInstance, errors: &mut ValidationErrors) -> bool {
     let is_it = instance.kind.as_deref().is_some_and(|it| it.rsplit(':').next() == Some(TYPE));

@@ -51,7 +51,6 @@ pub(crate) fn warnings(desired: &v1::Desired, around: Around<'_>) -> Vec<Warning
     warnings.extend(policies.iter().filter_map(|it| shared_with(it, around)).take(LISTED));
     warnings.extend(policies.iter().filter_map(idle_quota).take(LISTED));
     warnings.extend(policies.iter().filter_map(small_quota).take(LISTED));
-    warnings.extend(askers(policies, around));
     let looked_at = around.prefixes_to_look_at();
     let of_pools = policies.iter().take(looked_at).filter_map(|it| pool_of_others(it, around));
     warnings.extend(of_pools.take(LISTED));
@@ -218,44 +217,6 @@ fn address_of_others(
              it may be lost; use external addresses that nobody else has"
         ),
         nodes: vec![mapping_path(*instance, *index)],
-    })
-}
-
-/// The warnings about interfaces whose hosts may ask for mappings.
-fn askers(policies: &[v1::NatPolicy], around: Around<'_>) -> Vec<Warning> {
-    let listed = policies.iter().flat_map(|policy| {
-        let control = policy.port_control.as_ref();
-        let names = control.into_iter().flat_map(|it| &it.interfaces);
-        names.filter_map(move |name| open_to_others(policy, name, policies, around))
-    });
-    listed.take(LISTED).collect()
-}
-
-/// An interface that others than its hosts can use.
-fn open_to_others(
-    policy: &v1::NatPolicy,
-    name: &str,
-    policies: &[v1::NatPolicy],
-    around: Around<'_>,
-) -> Option<Warning> {
-    let v1::NatPolicy { instance, policy: id, .. } = *policy;
-    let nodes = vec![policy_path(instance, id)];
-    if let Some(other) = policies.iter().find(|it| it.interface == name) {
-        let text = format!(
-            "NAT policy {id} of instance {instance}: port-control lists {name}, the external interface of policy {} of \
-             instance {}: anybody outside may ask for ports; list inside interfaces alone",
-            other.policy, other.instance
-        );
-        return Some(Warning { text, nodes });
-    }
-    let family = around.interfaces.named(name)?.ip4.as_ref()?;
-    let is_checked = family.reverse_path == v1::ReversePath::Strict as i32;
-    (!is_checked).then(|| Warning {
-        text: format!(
-            "NAT policy {id} of instance {instance}: hosts at {name} can open ports of hosts elsewhere by forged \
-             addresses; set \"interfaces interface {name} ipv4 reverse-path strict\""
-        ),
-        nodes,
     })
 }
 

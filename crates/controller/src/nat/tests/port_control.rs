@@ -64,27 +64,25 @@ fn wrong_settings_of_requests_are_refused_with_their_paths() {
 }
 
 #[test]
-fn a_commit_warns_of_others_who_could_ask() {
-    let warned = |interface: &str, change: fn(&mut Value)| -> Vec<String> {
-        let of_wan = of(json!({ "interface": [interface] }), json!({}));
-        let mut of_red = instance(&[policy(1, json!({}))], &[]);
-        of_red["id"] = json!(2);
-        of_red["policy"][0]["external-realm"] = json!({ "external-interface": "red" });
-        let mut value = whole(&json!([of_wan, of_red]));
-        change(&mut value);
-        let text = value.to_string();
-        let texts = Configuration::parse(Path::new("test"), text).unwrap().warnings();
-        let texts = texts.into_iter().map(|it| it.text);
-        texts.filter(|it| it.contains("port-control") || it.contains("forged")).collect()
+fn external_interfaces_of_other_policies_are_refused() {
+    let of_wan = of(json!({ "interface": ["lan", "red"] }), json!({}));
+    let mut of_red = instance(&[policy(1, json!({}))], &[]);
+    of_red["id"] = json!(2);
+    of_red["policy"][0]["external-realm"] = json!({ "external-interface": "red" });
+    let refusal = |instances: Value| {
+        let text = whole(&instances).to_string();
+        let errors = Configuration::parse(Path::new("test"), text).unwrap_err().to_string();
+        assert!(errors.contains("port-control/interface[.='red']"), "{errors}");
+        errors
     };
-    let forged = warned("lan", |_| {});
-    assert!(forged[0].contains("hosts at lan can open ports of hosts elsewhere"), "{forged:?}");
-    let strict = warned("lan", |value| {
-        let all = value["ietf-interfaces:interfaces"]["interface"].as_array_mut().unwrap();
-        let lan = all.iter_mut().find(|it| it["name"] == "lan").unwrap();
-        lan["ietf-ip:ipv4"]["stoa-interfaces:reverse-path"] = json!("strict");
-    });
-    assert_eq!(strict, [""; 0]);
-    let outside = warned("red", |_| {});
-    assert!(outside[0].contains("the external interface of policy 1 of instance 2"), "{outside:?}");
+    let errors = refusal(json!([of_wan.clone(), of_red.clone()]));
+    assert!(errors.contains("the external interface of policy 1 of instance 2"), "{errors}");
+    of_red["type"] = json!("ietf-nat:nptv6");
+    of_red["policy"][0]["nptv6-prefixes"] = json!([{
+        "internal-ipv6-prefix": "fd12:3456:789a::/48", "external-ipv6-prefix": "2001:db8:1::/48",
+    }]);
+    refusal(json!([of_wan.clone(), of_red.clone()]));
+    // One that is not enabled translates nothing.
+    of_red["enable"] = json!(false);
+    nat(&json!([of_wan, of_red]));
 }
