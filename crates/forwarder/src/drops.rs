@@ -175,7 +175,7 @@ reasons! {
     Nat44Icmp "nat44-icmp" "ICMP message that is about no translated flow, or that cannot be translated";
     Nat44Fragment "nat44-fragment" "fragment that cannot be translated: its first one has not come before it";
     Nat44Malformed "nat44-malformed" "packet with a cut or wrong header, or an authentication header, which cannot be translated";
-    PcpIgnored "pcp-ignored" "PCP or NAT-PMP message that nobody answers: cut, a response, or to an external address";
+    PcpIgnored "pcp-ignored" "PCP or NAT-PMP message that nobody answers: cut, a response, to an external address, or of a host elsewhere";
     PcpLimited "pcp-limited" "PCP or NAT-PMP over the rate of the control-plane policer";
     Nptv6Unmappable "nptv6-unmappable" "address without a counterpart of the other prefix (RFC 6296)";
     LinkDown "link-down" "the port of the next hop is down";

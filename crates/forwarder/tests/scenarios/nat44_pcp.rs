@@ -2,6 +2,7 @@
 //! may change it.
 
 mod bad_requests;
+mod clients;
 mod filters;
 mod life;
 mod nat_pmp;

@@ -6,8 +6,8 @@ use stoa_engine::clock;
 use stoa_wire::pcp::ResultCode;
 use stoa_wire::protocol::{TCP, UDP};
 
-use super::leases::{Holder, Key, Lease, merged};
-use crate::control::desired::PortControl;
+use super::clients::Server;
+use super::leases::{Asker, Holder, Key, Lease, merged};
 use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::nat::mappings::{End, RemotePeer};
@@ -37,6 +37,7 @@ impl Suggested {
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) key: Key,
+    pub(super) client: Asker,
     pub(super) holder: Holder,
     pub(super) lifetime_s: u32,
     pub(super) suggested: Suggested,
@@ -54,8 +55,8 @@ pub(super) struct Granted {
 }
 
 /// The lifetime that a policy gives.
-fn lifetime_s(asked: u32, control: &PortControl) -> u32 {
-    let (least, most) = control.lifetimes_s;
+fn lifetime_s(asked: u32, server: Server) -> u32 {
+    let (least, most) = server.lifetimes_s;
     asked.max(least).min(most)
 }
 
@@ -74,16 +75,12 @@ impl ForwarderState {
     ///
     /// # Errors
     /// The result for the client. Nothing has changed.
-    pub(super) fn grant(
-        &mut self,
-        asked: &Asked,
-        control: &PortControl,
-    ) -> Result<Granted, ResultCode> {
-        let Asked { key, holder, .. } = *asked;
+    pub(super) fn grant(&mut self, asked: &Asked, server: Server) -> Result<Granted, ResultCode> {
+        let Asked { key, client, holder, .. } = *asked;
         if !matches!(key.protocol, TCP | UDP) {
             return Err(ResultCode::UnsupportedProtocol);
         }
-        let lifetime_s = lifetime_s(asked.lifetime_s, control);
+        let lifetime_s = lifetime_s(asked.lifetime_s, server);
         if let Some(external) = self.static_external(&key) {
             let is_refused = asked.suggested.is_only && !asked.suggested.is(external);
             let external = (Ipv4Addr::from_bits(external.0), external.1);
@@ -109,15 +106,16 @@ impl ForwarderState {
                 Lease { end_ms, peers, ..before.clone() }
             }
             None => {
-                let of_host = pcp.leases.of_host(key.policy, (key.vrf, key.address)).count();
-                if of_host >= control.host_leases as usize {
+                let ends = [(key.vrf, key.address), (client.vrf, client.address)];
+                let counts = ends.map(|it| pcp.leases.count_of(key.policy, it));
+                if counts.iter().any(|count| *count >= server.host_leases as usize) {
                     return Err(ResultCode::UserExceededQuota);
                 }
                 if pcp.leases.len() >= self.pcp_lease_limit() {
                     return Err(ResultCode::NoResources);
                 }
                 let (external, mapping) = self.leased_mapping(asked)?;
-                Lease { holder, end_ms, mapping, external, peers }
+                Lease { holder, asker: client, end_ms, mapping, external, peers }
             }
         };
         let external = (Ipv4Addr::from_bits(lease.external.address), lease.external.port);

@@ -56,11 +56,32 @@ pub(super) enum Holder {
     NatPmp,
 }
 
+/// Who has asked for a lease: its host, or another one (RFC 6887 section 13.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    /// The interface that has received the request.
+    pub(super) interface: u32,
+    /// The VRF, as in keys of flows.
+    pub(super) vrf: u16,
+    /// The address.
+    pub(super) address: u32,
+}
+
+impl Asker {
+    /// Its name among those who ask for others, if a lease is one for another host.
+    fn for_another(self, key: &Key) -> Option<(u32, u16, u32)> {
+        let is_other = (self.vrf, self.address) != (key.vrf, key.address);
+        is_other.then_some((key.policy, self.vrf, self.address))
+    }
+}
+
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
     /// Who may change it.
     pub(super) holder: Holder,
+    /// Who has asked for it first.
+    pub(super) asker: Asker,
     /// When it ends.
     pub(super) end_ms: Millis,
     /// The number of the mapping.
@@ -76,6 +97,8 @@ pub(super) struct Lease {
 pub(super) struct Leases {
     by_key: BTreeMap<Key, Lease>,
     by_end: BTreeSet<(Millis, Key)>,
+    /// How many leases for others somebody has asked for, by policy, VRF and address.
+    for_others: BTreeMap<(u32, u16, u32), usize>,
 }
 
 impl Leases {
@@ -90,8 +113,14 @@ impl Leases {
     }
 
     /// All of them.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.by_key.keys()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Lease)> {
+        self.by_key.iter()
+    }
+
+    /// How many somebody has of a policy: its own ones, and those that it has asked for in place of others.
+    pub(super) fn count_of(&self, policy: u32, (vrf, address): (u16, u32)) -> usize {
+        let for_others = self.for_others.get(&(policy, vrf, address)).copied();
+        self.of_host(policy, (vrf, address)).count() + for_others.unwrap_or(0)
     }
 
     /// Those of a host.
@@ -112,18 +141,26 @@ impl Leases {
 
     /// Adds a lease, or replaces it.
     pub(super) fn insert(&mut self, key: Key, lease: Lease) {
+        self.remove(&key);
         self.by_end.insert((lease.end_ms, key));
-        if let Some(before) = self.by_key.insert(key, lease.clone())
-            && before.end_ms != lease.end_ms
-        {
-            self.by_end.remove(&(before.end_ms, key));
+        if let Some(asker) = lease.asker.for_another(&key) {
+            *self.for_others.entry(asker).or_default() += 1;
         }
+        self.by_key.insert(key, lease);
     }
 
     /// Removes a lease.
     pub(super) fn remove(&mut self, key: &Key) -> Option<Lease> {
         let lease = self.by_key.remove(key)?;
         self.by_end.remove(&(lease.end_ms, *key));
+        if let Some(asker) = lease.asker.for_another(key)
+            && let Some(count) = self.for_others.get_mut(&asker)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.for_others.remove(&asker);
+            }
+        }
         Some(lease)
     }
 
@@ -176,8 +213,9 @@ mod tests {
 
     fn lease(end_ms: u64, peers: &[RemotePeer]) -> Lease {
         let external = End { address: 7, port: 7, protocol: 17, vrf: 0 };
+        let asker = Asker { interface: 1, vrf: 0, address: 2 };
         let holder = Holder::NatPmp;
-        Lease { holder, end_ms, mapping: 1, external, peers: peers.to_vec() }
+        Lease { holder, asker, end_ms, mapping: 1, external, peers: peers.to_vec() }
     }
 
     fn peer(port: u16) -> RemotePeer {
@@ -202,6 +240,23 @@ mod tests {
         assert_eq!(all.of_host(3, (0, 1)).count(), 3);
         assert_eq!(all.of_host(3, (0, 3)).count(), 0);
         assert_eq!(all.of_end(key(1, 80, Some(5))).count(), 2);
+    }
+
+    #[test]
+    fn leases_for_others_count_for_both() {
+        let mut all = Leases::default();
+        let counts = |all: &Leases| [1, 2].map(|host| all.count_of(3, (0, host)));
+        // Host 2 asks.
+        for _ in 0..2 {
+            all.insert(key(1, 80, None), lease(9, &[]));
+            all.insert(key(2, 80, None), lease(9, &[]));
+            assert_eq!(counts(&all), [1, 2]);
+        }
+        all.insert(key(1, 81, None), lease(9, &[]));
+        assert_eq!((counts(&all), all.count_of(4, (0, 2))), ([2, 3], 0));
+        all.remove(&key(1, 80, None));
+        all.remove(&key(1, 81, None));
+        assert_eq!((counts(&all), all.for_others.len()), ([0, 1], 0));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! as workers are.
 
 mod announce;
+mod clients;
 mod grant;
 mod leases;
 mod requests;
@@ -16,10 +17,8 @@ use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_wire::{nat_pmp, pcp};
 
-use super::active::ActivePolicy;
 use crate::acl::flow_vrf;
 use crate::control::capability::Step;
-use crate::control::desired::PortControl;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::limit_listing::limit;
 use crate::nat::mappings::{Mapping, RemotePeers};
@@ -71,12 +70,6 @@ impl PcpServer {
     }
 }
 
-/// The interfaces of policies whose hosts may ask.
-fn served(policies: &[ActivePolicy]) -> impl Iterator<Item = &String> {
-    let controls = policies.iter().filter_map(|it| it.policy.port_control.as_ref());
-    controls.flat_map(|it: &PortControl| &it.interfaces)
-}
-
 /// Whether a step touches interfaces whose hosts may ask.
 pub(super) fn is_touched(step: &Step<'_>) -> bool {
     let policies = step.desired().nat.policies.iter();
@@ -88,18 +81,17 @@ pub(super) fn is_touched(step: &Step<'_>) -> bool {
 impl ForwarderState {
     /// Takes over which policies answer, and where. Leases of others end.
     pub(super) fn apply_pcp(&mut self) {
-        let policies = &self.capabilities.nat.policies;
+        let serving = self.serving();
         let interfaces: BTreeSet<u32> =
-            served(policies).filter_map(|name| self.index_of(name)).collect();
+            serving.iter().map(|(_, interface, _)| *interface).collect();
         if interfaces.is_empty() && !self.capabilities.nat.pcp.is_used() {
             return;
         }
-        let serving = policies.iter().filter(|it| it.policy.port_control.is_some());
-        let serving: BTreeSet<u32> = serving.map(|it| it.number).collect();
-        let vrfs: BTreeSet<u16> = self.vrfs.iter().map(|(_, it)| flow_vrf(it.id)).collect();
         let pcp = &self.capabilities.nat.pcp;
-        let is_lost = |key: &&Key| !serving.contains(&key.policy) || !vrfs.contains(&key.vrf);
-        let lost: Vec<Key> = pcp.leases.keys().filter(is_lost).copied().collect();
+        let is_lost = |(key, lease): &(&Key, &Lease)| {
+            !serving.contains(&(key.policy, lease.asker.interface, key.vrf))
+        };
+        let lost: Vec<Key> = pcp.leases.iter().filter(is_lost).map(|(key, _)| *key).collect();
         for key in &lost {
             self.end_pcp_lease(key);
         }
@@ -119,6 +111,21 @@ impl ForwarderState {
         if pcp.interfaces.is_empty() {
             pcp.announcements.stop();
         }
+    }
+
+    /// The policies that answer, each with the interfaces where it does and their VRFs. Nobody behind an external
+    /// interface of any policy may ask.
+    fn serving(&self) -> BTreeSet<(u32, u32, u16)> {
+        let nat = &self.capabilities.nat;
+        let controls = nat.policies.iter().filter_map(|it| {
+            let control = it.policy.port_control.as_ref()?;
+            Some(control.interfaces.iter().map(|name| (it.number, name)))
+        });
+        let found = controls.flatten().filter_map(|(number, name)| {
+            let index = self.index_of(name).filter(|it| !nat.external.contains(it))?;
+            Some((number, index, flow_vrf(self.vrf_id(self.interface(index)?.vrf))))
+        });
+        found.collect()
     }
 
     /// Seconds since the server has lost leases.

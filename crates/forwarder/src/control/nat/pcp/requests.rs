@@ -8,32 +8,13 @@ use stoa_wire::nat_pmp::{self, NatPmpError};
 use stoa_wire::pcp::{self, Operation, PcpError, Request, ResultCode};
 use stoa_wire::{ipv4, protocol, udp};
 
+use super::clients::{Client, Server};
 use super::grant::{Asked, Granted, Suggested};
 use super::leases::{Holder, Key};
 use crate::acl::flow_vrf;
-use crate::control::desired::PortControl;
 use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::nat::mappings::RemotePeer;
-
-/// Who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Client {
-    interface: u32,
-    /// As in keys of flows.
-    vrf: u16,
-    address: Ipv4Addr,
-    port: u16,
-    /// The address of the router that it has asked.
-    server: Ipv4Addr,
-}
-
-/// The policy that maps a host.
-#[derive(Clone, Debug)]
-struct Server {
-    number: u32,
-    control: PortControl,
-}
 
 /// Source, destination and ports of a datagram, and its data.
 fn read(bytes: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, u16, &[u8])> {
@@ -64,7 +45,7 @@ impl ForwarderState {
         let mut out = [0; pcp::LONGEST];
         let length = match pcp::version(message) {
             // RFC 6886 section 3.3: none to the external address.
-            _ if self.is_external(vrf, server) => None,
+            _ if self.is_external(vrf, server) || !self.is_behind(client) => None,
             Some(nat_pmp::VERSION) => self.answer_nat_pmp(client, message, &mut out),
             Some(_) => self.answer_pcp(client, message, &mut out),
             None => None,
@@ -92,18 +73,6 @@ impl ForwarderState {
             packet.rx_if = client.interface;
             self.inject(packet, "ip4-origin");
         }
-    }
-
-    /// The policy that gives a host mappings: the first that answers at the interface, and translates the host.
-    fn pcp_server(&self, interface: u32, address: Ipv4Addr) -> Option<Server> {
-        let name = &self.interface(interface)?.name;
-        let nat = self.capabilities.nat.published.as_ref()?;
-        self.capabilities.nat.policies.iter().find_map(|it| {
-            let control = it.policy.port_control.as_ref()?;
-            let is_its = control.interfaces.contains(name)
-                && nat.policy(it.number)?.has_subscriber(address.to_bits());
-            is_its.then(|| Server { number: it.number, control: control.clone() })
-        })
     }
 
     /// Writes the answer of PCP; `None`: nobody is answered.
@@ -140,17 +109,18 @@ impl ForwarderState {
         };
         let address = match request.options.third_party {
             None => client.address,
-            Some(_) if !server.control.allows_third_party => {
-                return Err(ResultCode::UnsupportedOption);
-            }
-            Some(other) => third_party(client, other)?,
+            Some(_) if !server.allows_third_party => return Err(ResultCode::UnsupportedOption),
+            Some(other) => self.third_party((client, server), other)?,
         };
         let server = self.pcp_server(client.interface, address);
-        let Server { number: policy, control } = server.ok_or(ResultCode::NotAuthorized)?;
-        let (protocol, port, vrf) = (map.protocol, map.internal_port, client.vrf);
-        let key = Key { policy, vrf, address: address.to_bits(), protocol, port, remote };
+        let may_ask = |it: &Server| address == client.address || it.allows_third_party;
+        let server = server.filter(may_ask).ok_or(ResultCode::NotAuthorized)?;
+        let (protocol, port) = (map.protocol, map.internal_port);
+        let (policy, vrf, address) = (server.number, client.vrf, address.to_bits());
+        let key = Key { policy, vrf, address, protocol, port, remote };
         let asked = Asked {
             key,
+            client: client.place(),
             holder: Holder::Nonce(map.nonce),
             lifetime_s: request.lifetime_s,
             suggested: suggested(map, request.options.prefers_failure),
@@ -177,14 +147,15 @@ impl ForwarderState {
         if is_only && address.is_none() && port == 0 {
             return Err(ResultCode::MalformedOption);
         }
-        let Granted { external, lifetime_s } = self.grant(&asked, &control)?;
+        let Granted { external, lifetime_s } = self.grant(&asked, server)?;
         Ok((lifetime_s, Some((external.1, external.0.to_ipv6_mapped()))))
     }
 
     /// Writes the answer of NAT-PMP; `None`: nobody is answered.
     fn answer_nat_pmp(&mut self, client: Client, message: &[u8], out: &mut [u8]) -> Option<usize> {
         let server = self.pcp_server(client.interface, client.address);
-        if server.as_ref().is_some_and(|it| !it.control.has_nat_pmp) {
+        let is_at = || self.has_nat_pmp_at(client.interface);
+        if !server.map_or_else(is_at, |it| it.has_nat_pmp) {
             // As PCP answers any other version (RFC 6887 section 9 and appendix A).
             return self.answer_pcp(client, message, out);
         }
@@ -216,11 +187,9 @@ impl ForwarderState {
             }
             nat_pmp::Request::Map { protocol, internal_port, external_port, lifetime_s } => {
                 let refused = Answer::Map(internal_port, 0, 0);
-                let Some(Server { number, control }) = server else {
-                    return (Pmp::Refused, refused);
-                };
+                let Some(server) = server else { return (Pmp::Refused, refused) };
                 let key = Key {
-                    policy: number,
+                    policy: server.number,
                     vrf: client.vrf,
                     address: client.address.to_bits(),
                     protocol,
@@ -229,12 +198,13 @@ impl ForwarderState {
                 };
                 let suggested = Suggested { port: external_port, ..Suggested::default() };
                 let (holder, peers) = (Holder::NatPmp, (Vec::new(), false));
-                let asked = Asked { key, holder, lifetime_s, suggested, peers };
+                let client = client.place();
+                let asked = Asked { key, client, holder, lifetime_s, suggested, peers };
                 let done = match (lifetime_s, internal_port) {
                     (0, _) => self.end_leases(&asked).map(|()| refused),
                     (_, 0) => Err(ResultCode::NotAuthorized),
                     _ => self
-                        .grant(&asked, &control)
+                        .grant(&asked, server)
                         .map(|it| Answer::Map(internal_port, it.external.1, it.lifetime_s)),
                 };
                 match done {
@@ -263,13 +233,6 @@ fn remote_of(peer: &pcp::Peer) -> Result<(u32, u16), ResultCode> {
     let address = peer.remote.to_ipv4_mapped().map_or(0, Ipv4Addr::to_bits);
     let is_whole = address != 0 && peer.remote_port != 0;
     is_whole.then_some((address, peer.remote_port)).ok_or(ResultCode::MalformedRequest)
-}
-
-/// The host for which a client asks.
-fn third_party(client: Client, other: Ipv6Addr) -> Result<Ipv4Addr, ResultCode> {
-    let other = other.to_ipv4_mapped().filter(|it| !it.is_unspecified());
-    // RFC 6887 section 13.1: not for itself.
-    other.filter(|it| *it != client.address).ok_or(ResultCode::MalformedRequest)
 }
 
 /// The remote ends that a request names, and whether others that were before may send no more.
