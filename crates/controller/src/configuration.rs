@@ -167,10 +167,18 @@ impl Configuration {
         }
         let config::Translated { mut desired, addressing, statics, floating, .. } = translated;
         let rib::Rib { routes, annotations, has_hidden } = rib::routes(&addressing, &statics);
+        let interfaces: Interfaces = std::mem::take(&mut desired.interfaces).into();
+        let around = nat::Around {
+            interfaces: &interfaces,
+            addressing: &addressing,
+            sources: &translated.route_sources,
+            management: &translated.management,
+        };
+        nat::own_ports(&mut desired, around);
         Ok(Configuration {
             path: path.to_owned(),
             text: text.into(),
-            interfaces: std::mem::take(&mut desired.interfaces).into(),
+            interfaces,
             desired,
             routes,
             has_hidden,

@@ -122,6 +122,11 @@ pub(crate) fn owner(table: &str, number: u16) -> Option<&'static str> {
     registrations.iter().find(|it| it.number == number).map(|it| it.node)
 }
 
+/// The UDP ports of local addresses that nodes get.
+pub(crate) fn udp_ports() -> impl Iterator<Item = u16> {
+    UDP.iter().map(|it| it.number)
+}
+
 /// The edges of a node by ethertype.
 ///
 /// # Panics

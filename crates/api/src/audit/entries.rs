@@ -102,7 +102,13 @@ pub fn nat_policy(tally: &mut Tally, place: usize, policy: v1::NatPolicy) {
             ..it.clone()
         }
     });
+    let mut own_ports = policy.own_ports.clone();
+    own_ports.sort_by(|one, other| {
+        let key = |it: &v1::NatOwnPort| (it.protocol, it.port);
+        one.address.cmp(&other.address).then(key(one).cmp(&key(other)))
+    });
     let entry = v1::NatPolicy {
+        own_ports,
         port_control,
         algs: algs.collect(),
         blocks,

@@ -21,6 +21,7 @@ use crate::capability::list;
 use crate::config::addresses::Addressing;
 use crate::config::others::{InterfaceChange, Others};
 use crate::config::{Interfaces, Translated};
+use crate::nat;
 
 /// Most interfaces of a part that may differ: each is compared with all others.
 const CHANGED_MAX: usize = 64;
@@ -135,10 +136,17 @@ impl Configuration {
         let routes = RoutesOfPart { held, is_bulk: bulk.routes, contents, new: &new };
         let routes = routes.merge(&changes)?;
         let of_part = std::mem::take(&mut new.desired.interfaces);
-        let (desired, interfaces) = match bulk.interfaces {
+        let (mut desired, interfaces) = match bulk.interfaces {
             true => self.merged((new.desired, of_part), &before.interfaces, &after.interfaces),
             false => (new.desired, of_part.into()),
         };
+        let around = nat::Around {
+            interfaces: &interfaces,
+            addressing: &new.addressing,
+            sources: &new.route_sources,
+            management: &new.management,
+        };
+        nat::own_ports(&mut desired, around);
         Some(Configuration {
             path: self.path.clone(),
             text: ConfigurationText::default(),

@@ -178,6 +178,8 @@ fn desired_policy(policy: &Policy<'_>, exempt: &[Ipv4Net]) -> v1::NatPolicy {
         silent: policy.is_silent,
         algs: policy.algs.clone(),
         port_control: policy.port_control.clone(),
+        // They need the addresses of all interfaces: see `own_ports`.
+        own_ports: Vec::new(),
     }
 }
 

@@ -17,7 +17,7 @@ mod values;
 mod warnings;
 
 pub(crate) use capability::Translation;
-pub(crate) use services::mapping_at;
+pub(crate) use services::{mapping_at, own_ports};
 pub(crate) use warnings::{Around, warnings};
 
 #[cfg(test)]

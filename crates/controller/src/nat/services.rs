@@ -1,12 +1,11 @@
-//! Port forwards, and policies, that take packets from the router itself.
+//! Port forwards that take packets from the router itself, and ports of the router that no mapping gets.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use stoa_api::nat::PORTS;
 use stoa_api::v1;
 use stoa_wire::protocol::{TCP, UDP};
 
-use super::paths::{mapping_path, policy_path};
+use super::paths::mapping_path;
 use super::warnings::{Around, single};
 use crate::prefix::prefix_from_proto;
 use crate::warning::Warning;
@@ -49,25 +48,49 @@ pub(super) fn taken_from(mapping: &v1::NatMapping, around: Around<'_>) -> Vec<Wa
     services(address, interface, around).into_iter().filter(is_taken).map(warning).collect()
 }
 
-/// The warning about a policy at the address of its interface whose hosts can get ports of the router.
-pub(super) fn shared_with(policy: &v1::NatPolicy, around: Around<'_>) -> Option<Warning> {
-    let v1::NatPolicy { instance, policy: id, static_only, first_port, last_port, .. } = policy;
-    if *static_only || !policy.pools.is_empty() {
-        return None;
+/// The ports of each policy at which the router itself listens: no mapping gets them.
+pub(crate) fn own_ports(desired: &mut v1::Desired, around: Around<'_>) {
+    let policies = desired.nat.iter_mut().flat_map(|nat| &mut nat.policies);
+    for policy in policies.filter(|it| !it.static_only) {
+        let addresses = own_addresses(policy, around);
+        let mut ports: Vec<v1::NatOwnPort> = addresses
+            .into_iter()
+            .filter_map(|(address, name)| Some((address, around.interfaces.named(name)?)))
+            .flat_map(|(address, interface)| {
+                let port = move |Service { protocol, port, .. }| v1::NatOwnPort {
+                    address: address.octets().into(),
+                    protocol: protocol.into(),
+                    port,
+                };
+                services(address.into(), interface, around).into_iter().map(port)
+            })
+            .collect();
+        ports.dedup();
+        policy.own_ports = ports;
     }
-    let interface = around.interfaces.named(&policy.interface)?;
-    let address = stoa_api::text::ip(&interface.ip4.as_ref()?.addresses.first()?.address)?;
-    let or = |port: u32, default| if port == 0 { default } else { port };
-    let range = or(*first_port, PORTS.0)..=or(*last_port, PORTS.1);
-    let mut services = services(address, interface, around).into_iter();
-    let Service { port, name, .. } = services.find(|it| range.contains(&it.port))?;
-    Some(Warning {
-        text: format!(
-            "NAT policy {id} of instance {instance} shares port {port} of {address} with {name} of the router: a host \
-             inside that sends from this port can get its packets; set port-set-restrict to a range without it"
-        ),
-        nodes: vec![policy_path(*instance, *id)],
-    })
+}
+
+/// The addresses of the router to which a policy translates, with their interfaces.
+fn own_addresses<'a>(policy: &'a v1::NatPolicy, around: Around<'a>) -> Vec<(Ipv4Addr, &'a str)> {
+    if policy.pools.is_empty() {
+        let interface = around.interfaces.named(&policy.interface);
+        let first = interface.and_then(|it| it.ip4.as_ref()?.addresses.first());
+        let address = first.and_then(|it| stoa_api::text::ip(&it.address));
+        let own = address.into_iter().filter_map(|it| Some((ip4(it)?, policy.interface.as_str())));
+        return own.collect();
+    }
+    let pools: Vec<_> = policy.pools.iter().filter_map(prefix_from_proto).collect();
+    let table = around.addressing.table(around.addressing.vrf_of(&policy.interface));
+    let is_of_pool = |it: &IpAddr| pools.iter().any(|pool| pool.contains(it));
+    let own = table.own.iter().filter(|(address, _)| is_of_pool(address));
+    own.filter_map(|(address, interface)| Some((ip4(*address)?, interface.as_str()))).collect()
+}
+
+fn ip4(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(it) => Some(it),
+        IpAddr::V6(_) => None,
+    }
 }
 
 /// The static mapping that takes TCP connections to an address and port in a VRF.

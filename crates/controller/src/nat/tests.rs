@@ -330,15 +330,24 @@ fn a_commit_warns_about_forwards_of_ports_that_the_router_uses() {
 }
 
 #[test]
-fn a_commit_warns_about_ports_that_hosts_share_with_the_router() {
-    let with = |more: Value| {
+fn ports_of_the_router_are_kept_from_mappings() {
+    let with = |more: Value| -> Vec<(String, u32, u32)> {
         let mut value = whole(&json!([instance(&[policy(1, more)], &[])]));
         let wan = &mut value["ietf-interfaces:interfaces"]["interface"][0];
         wan["stoa-bfd:bfd"] = json!({ "session": [{ "dest-addr": "198.51.100.1" }] });
-        warnings(&value)
+        assert_eq!(warnings(&value), [] as [&str; 0]);
+        let found = parsed(&value).unwrap().desired.nat.unwrap().policies.remove(0).own_ports;
+        let of = |it: v1::NatOwnPort| {
+            (stoa_api::text::ip(&it.address).unwrap().to_string(), it.protocol, it.port)
+        };
+        found.into_iter().map(of).collect()
     };
-    let found = with(json!({}));
-    assert!(found[0].contains("shares port 3784 of 198.51.100.2 with BFD"), "{found:?}");
-    assert_eq!(with(json!({ "port-set-restrict": port(10_000, 29_999) })), [] as [&str; 0]);
-    assert_eq!(with(pool("198.51.100.64/28")), [] as [&str; 0]);
+    assert_eq!(with(json!({})), [("198.51.100.2".to_owned(), 17, 3784)]);
+    assert_eq!(with(pool("198.51.100.64/28")), []);
+    // An address of the router in a pool.
+    let mut value = whole(&json!([instance(&[policy(1, pool("198.51.100.0/29"))], &[])]));
+    let wan = &mut value["ietf-interfaces:interfaces"]["interface"][0];
+    wan["stoa-bfd:bfd"] = json!({ "session": [{ "dest-addr": "198.51.100.1" }] });
+    let found = parsed(&value).unwrap().desired.nat.unwrap().policies.remove(0).own_ports;
+    assert_eq!(found.len(), 1);
 }

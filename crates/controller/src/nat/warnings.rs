@@ -8,7 +8,7 @@ use stoa_api::acl::protocol_name;
 use stoa_api::v1;
 
 use super::paths::{mapping_path, policy_path};
-use super::services::{shared_with, taken_from};
+use super::services::taken_from;
 use crate::config::Interfaces;
 use crate::config::addresses::Addressing;
 use crate::config::management::Management;
@@ -48,7 +48,6 @@ pub(crate) fn warnings(desired: &v1::Desired, around: Around<'_>) -> Vec<Warning
     let Some(v1::Nat { policies, mappings }) = &desired.nat else { return Vec::new() };
     let mut warnings: Vec<Warning> = hidden(policies).take(LISTED).collect();
     warnings.extend(policies.iter().filter_map(|it| without_address(it, around)).take(LISTED));
-    warnings.extend(policies.iter().filter_map(|it| shared_with(it, around)).take(LISTED));
     warnings.extend(policies.iter().filter_map(idle_quota).take(LISTED));
     warnings.extend(policies.iter().filter_map(small_quota).take(LISTED));
     let looked_at = around.prefixes_to_look_at();

@@ -87,10 +87,14 @@ impl Nat {
     fn is_taken(&self, side: &Side, external: End, internal: (u32, u16)) -> bool {
         let of = (external.protocol, external.address, Some(external.port));
         let of_static = self.statics.of_external(external.vrf, of);
+        let own = (external.vrf, external.address, external.protocol, external.port);
+        let is_own = self.own_ports.binary_search(&own).is_ok();
         let is_static = of_static
             .is_some_and(|(_, end)| (end.address, end.port.unwrap_or(external.port)) != internal);
         let mapping = side.flows().mappings().of_external(external);
-        is_static || mapping.is_some_and(|it| (it.internal.address, it.internal.port) != internal)
+        is_own
+            || is_static
+            || mapping.is_some_and(|it| (it.internal.address, it.internal.port) != internal)
     }
 }
 

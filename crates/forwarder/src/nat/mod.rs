@@ -256,6 +256,8 @@ pub struct Nat {
     pub former: Vec<Arc<BlockRange>>,
     /// External addresses of policies and static mappings, as first and last one, with their VRF, in order.
     pub external: Vec<(u16, u32, u32)>,
+    /// Ports of external addresses at which the router listens, with their VRF, in order: no mapping gets them.
+    pub own_ports: Vec<(u16, u32, u8, u16)>,
     /// Numbers of policies and static mappings, in order: flows of others end.
     pub numbers: Vec<u32>,
     /// Changes whenever numbers go.
@@ -275,6 +277,12 @@ impl Nat {
     pub(crate) fn is_external(&self, vrf: u16, address: u32) -> bool {
         let at = self.external.partition_point(|(of, _, last)| (*of, *last) < (vrf, address));
         self.external.get(at).is_some_and(|(of, first, _)| *of == vrf && *first <= address)
+    }
+
+    /// Whether a dynamic mapping must not have an external end: a static mapping has it, or the router itself.
+    pub(crate) fn is_reserved(&self, vrf: u16, (protocol, address, port): (u8, u32, u16)) -> bool {
+        self.own_ports.binary_search(&(vrf, address, protocol, port)).is_ok()
+            || self.statics.of_external(vrf, (protocol, address, Some(port))).is_some()
     }
 
     /// Whether a policy has this interface as its external one.

@@ -139,7 +139,7 @@ impl Places<'_> {
         let blocks = shared.flows.mappings().blocks();
         let source = (internal.address, internal.vrf);
         let is_free = |port: &u16| {
-            !is_static(nat, vrf, (protocol, address, *port))
+            !nat.is_reserved(vrf, (protocol, address, *port))
                 && !blocks.is_kept(&nat.former, (vrf, address, *port), source)
         };
         if wish.is_only {
@@ -240,9 +240,4 @@ pub(super) fn exhausted(policy: &Policy) -> Drop {
         Allocation::Deterministic(_) => Drop::Nat44Quota,
         _ => Drop::Nat44NoPort,
     }
-}
-
-/// Whether a static mapping has an external end.
-fn is_static(nat: &Nat, vrf: u16, (protocol, address, port): (u8, u32, u16)) -> bool {
-    nat.statics.of_external(vrf, (protocol, address, Some(port))).is_some()
 }

@@ -6,6 +6,7 @@ mod clients;
 mod filters;
 mod life;
 mod nat_pmp;
+mod own_ports;
 
 use std::net::Ipv4Addr;
 

@@ -9,6 +9,7 @@ mod port_control;
 
 use stoa_api::nat::{ADDRESSES, Deterministic, MAPPINGS, POLICIES, PORTS};
 use stoa_api::v1;
+use stoa_wire::protocol::{TCP, UDP};
 
 pub use blocks::NatBlocks;
 pub use mappings::{NatBackend, NatMapping, NatRemote};
@@ -50,7 +51,12 @@ pub struct NatPolicy {
     pub algs: Vec<AlgPort>,
     /// Whose requests for mappings are answered; `None`: nobody's.
     pub port_control: Option<PortControl>,
+    /// Ports at external addresses at which the router listens: no mapping gets them.
+    pub own_ports: Vec<OwnPort>,
 }
+
+/// A port at which the router listens: address, protocol and port.
+pub type OwnPort = (u32, u8, u16);
 
 /// All policies in their order, and all static mappings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,7 +174,18 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         is_silent: policy.silent,
         algs: policy.algs.iter().map(alg::checked).collect::<Result<_, _>>()?,
         port_control: policy.port_control.as_ref().map(port_control::checked).transpose()?,
+        own_ports: policy.own_ports.iter().map(own_port).collect::<Result<_, _>>()?,
     })
+}
+
+fn own_port(it: &v1::NatOwnPort) -> Result<OwnPort, Wrong> {
+    let address = <[u8; 4]>::try_from(it.address.as_slice()).ok().map(u32::from_be_bytes);
+    let protocol = u8::try_from(it.protocol).ok().filter(|it| matches!(*it, TCP | UDP));
+    let port = u16::try_from(it.port).ok().filter(|it| *it > 0);
+    let whole = || Some((address?, protocol?, port?));
+    let cause = || format!("keeps port {} of protocol {} for the router", it.port, it.protocol);
+    whole()
+        .ok_or_else(|| (cause(), "Use an IPv4 address, TCP or UDP, and a port from 1 to 65,535."))
 }
 
 fn prefix_message(it: Prefix4) -> v1::Prefix {
@@ -176,14 +193,13 @@ fn prefix_message(it: Prefix4) -> v1::Prefix {
 }
 
 impl NatPolicy {
-    /// Whether flows go on with another one: limits of subscribers, gateways and who may ask for mappings may differ,
-    /// and whether refusals are silent.
+    /// Whether flows go on with another one: limits of subscribers, gateways, who may ask for mappings and ports of the
+    /// router may differ, and whether refusals are silent.
     pub(in crate::control) fn is_same_translation(&self, other: &Self) -> bool {
         let of = |it: &Self| {
             let blocks = it.blocks.as_ref().map(NatBlocks::without_limits);
-            let (quotas, algs) = ([None; 4], Vec::new());
-            let port_control = None;
-            Self { blocks, quotas, is_silent: false, algs, port_control, ..it.clone() }
+            let (quotas, algs, port_control, own_ports) = Default::default();
+            Self { blocks, quotas, is_silent: false, algs, port_control, own_ports, ..it.clone() }
         };
         self == other || of(self) == of(other)
     }
@@ -217,8 +233,14 @@ impl NatPolicy {
             silent: self.is_silent,
             algs: self.algs.iter().map(alg::message).collect(),
             port_control: self.port_control.as_ref().map(port_control::message),
+            own_ports: self.own_ports.iter().copied().map(own_port_message).collect(),
         }
     }
+}
+
+fn own_port_message((address, protocol, port): OwnPort) -> v1::NatOwnPort {
+    let address = address.to_be_bytes().into();
+    v1::NatOwnPort { address, protocol: protocol.into(), port: port.into() }
 }
 
 fn policy_path(instance: u32, policy: u32) -> String {

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use stoa_wire::protocol::UDP;
+
 use crate::control::desired::{NatBackend, NatMapping, NatPolicy, NatRemote};
 use crate::nat::backends::Backend;
 use crate::nat::quotas::Quota;
 use crate::nat::statics::{Remote, Static};
 use crate::nat::{Allocation, Counts, Prefix4};
+use crate::protocols::udp_ports;
 
 /// A policy in force.
 #[derive(Clone, Debug)]
@@ -36,6 +39,15 @@ impl ActivePolicy {
     pub(super) fn quota(&self) -> Option<Quota> {
         let ports = self.policy.quotas;
         (ports != [None; 4]).then_some(Quota { policy: self.quota, ports })
+    }
+
+    /// Ports of its external addresses at which the router listens, with their VRF: those that the controller knows,
+    /// and at its own address those of protocols that the forwarder has.
+    pub(super) fn own_ports(&self) -> impl Iterator<Item = (u16, u32, u8, u16)> {
+        let known = self.policy.own_ports.iter().copied();
+        let udp =
+            self.address.into_iter().flat_map(|own| udp_ports().map(move |it| (own, UDP, it)));
+        known.chain(udp).map(|(address, protocol, port)| (self.vrf, address, protocol, port))
     }
 
     pub(super) fn pools(&self) -> Vec<Prefix4> {

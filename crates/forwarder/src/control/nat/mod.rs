@@ -259,6 +259,8 @@ impl ForwarderState {
             let external = it.mapping.external;
             (it.vrf, external.network, external.last())
         });
+        let own_ports: BTreeSet<(u16, u32, u8, u16)> =
+            nat.policies.iter().flat_map(ActivePolicy::own_ports).collect();
         let policies_numbers = nat.policies.iter().map(|it| it.number);
         let mut numbers: Vec<u32> =
             policies_numbers.chain(nat.mappings.iter().flat_map(ActiveMapping::numbers)).collect();
@@ -278,6 +280,7 @@ impl ForwarderState {
             statics,
             former: nat.former_ranges(),
             external,
+            own_ports: own_ports.into_iter().collect(),
             numbers,
             epoch: nat.epoch,
             vrfs,

@@ -41,6 +41,10 @@ fn forward(index: u32, (inside, outside): (u32, u32), more: u32) -> v1::NatMappi
     }
 }
 
+fn own(address: &[u8], protocol: u32, port: u32) -> v1::NatOwnPort {
+    v1::NatOwnPort { address: address.into(), protocol, port }
+}
+
 #[test]
 fn policies_are_checked() {
     let with = |change: fn(&mut v1::NatPolicy)| {
@@ -61,6 +65,10 @@ fn policies_are_checked() {
         it.filtering = v1::NatFilteringType::NatEif.into();
     };
     assert_eq!(with(wide).len(), 1);
+    assert!(with(|it| it.own_ports = vec![own(&[192, 0, 2, 1], 6, 8443)]).is_empty());
+    assert_eq!(with(|it| it.own_ports = vec![own(&[192, 0, 2, 1], 1, 9)]).len(), 1);
+    assert_eq!(with(|it| it.own_ports = vec![own(&[192, 0, 2, 1], 17, 0)]).len(), 1);
+    assert_eq!(with(|it| it.own_ports = vec![own(&[0; 16], 17, 9)]).len(), 1);
     let twice = of(v1::Nat { policies: vec![policy(), policy()], mappings: Vec::new() });
     assert_eq!(twice, ["nat instance 1 policy 1 is configured twice"]);
 }

@@ -305,7 +305,9 @@ fn nat() -> v1::Nat {
         min_lifetime_s: 60,
         ..v1::NatPortControl::default()
     };
-    let second = v1::NatPolicy { port_control: Some(asked), ..policy(2) };
+    let own = |port| v1::NatOwnPort { address: vec![192, 0, 2, 9], protocol: 6, port };
+    let own_ports = vec![own(8443), own(179)];
+    let second = v1::NatPolicy { port_control: Some(asked), own_ports, ..policy(2) };
     let whole = v1::NatMapping {
         instance: 1,
         index: 1,

@@ -135,6 +135,12 @@ impl ForwarderState {
         Some((end.address, end.port.unwrap_or(key.port)))
     }
 
+    /// Whether an external end is that of a static mapping, or of the router itself.
+    pub(super) fn is_reserved(&self, &End { address, port, protocol, vrf }: &End) -> bool {
+        let nat = self.capabilities.nat.published.as_ref();
+        nat.is_some_and(|nat| nat.is_reserved(vrf, (protocol, address, port)))
+    }
+
     /// A mapping of an internal end, with a lease that lets nobody in yet.
     fn leased_mapping(&mut self, asked: &Asked) -> Result<(End, u32), ResultCode> {
         let Asked { key, suggested, .. } = asked;
@@ -153,6 +159,10 @@ impl ForwarderState {
             let external = (known.external.address, known.external.port);
             if suggested.is_only && !suggested.is(external) {
                 return Err(ResultCode::CannotProvideExternal);
+            }
+            if self.is_reserved(&known.external) {
+                // Of a flow that is older than the service or the static mapping.
+                return Err(ResultCode::NoResources);
             }
             let is_held = is_leased || mappings.lease(known.id, true);
             let is_same = || mappings.of_internal(key.internal(), key.policy).map(|it| it.id);

@@ -90,6 +90,7 @@ impl ForwarderState {
         let pcp = &self.capabilities.nat.pcp;
         let is_lost = |(key, lease): &(&Key, &Lease)| {
             !serving.contains(&(key.policy, lease.asker.interface, key.vrf))
+                || self.is_reserved(&lease.external)
         };
         let lost: Vec<Key> = pcp.leases.iter().filter(is_lost).map(|(key, _)| *key).collect();
         for key in &lost {
