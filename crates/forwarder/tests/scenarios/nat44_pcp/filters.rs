@@ -80,6 +80,28 @@ fn peer_opens_a_mapping_to_one_end() {
 }
 
 #[test]
+fn all_leases_of_an_internal_end_have_one_holder() {
+    let foreign = |asked: Ask| Ask { nonce: [9; 12], ..asked };
+    // Who forges the address of the host cannot add to its filters, nor open what it has for one end.
+    let filtered = map(UDP, 4000).filter(128, host4(2), 9);
+    for (own, other) in [(filtered, peer(4000, 10)), (peer(4000, 9), map(UDP, 4000))] {
+        let mut lab = lab(pool_policy(control()));
+        let external = ask(&mut lab, &own).external;
+        assert_eq!(result(&mut lab, &foreign(other.clone())), NOT_AUTHORIZED);
+        refused(&mut lab, 2, &inward(10, external), NOT_LET_IN);
+        // Nor by NAT-PMP.
+        let by_pmp = [0, 1, 0, 0, 15, 160, 0, 0, 0, 0, 14, 16];
+        assert_eq!(exchange(&mut lab, 1, &by_pmp)[3], NOT_AUTHORIZED);
+        refused(&mut lab, 2, &inward(10, external), NOT_LET_IN);
+        assert_eq!(result(&mut lab, &other), SUCCESS, "the holder itself");
+        passed(&mut lab, 2, &inward(10, external), "west");
+        // Another internal end is another matter.
+        let apart = foreign(Ask { internal: 4001, ..map(UDP, 0) });
+        assert_eq!(result(&mut lab, &apart), SUCCESS);
+    }
+}
+
+#[test]
 fn peer_restores_an_external_end_or_fails() {
     let mut lab = lab(pool_policy(control()));
     let lost = |internal| Ask { external: (POOL, 7_000), ..peer(internal, 9) };

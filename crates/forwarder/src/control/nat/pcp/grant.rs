@@ -88,13 +88,16 @@ impl ForwarderState {
             return if is_refused { refused } else { Ok(Granted { external, lifetime_s }) };
         }
         let pcp = &self.capabilities.nat.pcp;
+        // All leases of an internal end have one holder (RFC 6887 section 11.3): otherwise anybody could widen its filters.
+        if pcp.leases.of_end(key).any(|(_, it)| it.holder != holder) {
+            return Err(ResultCode::NotAuthorized);
+        }
         let before = pcp.leases.get(&key);
         let known: &[RemotePeer] = before.map_or(&[], |it| &it.peers);
         let (added, clears) = (asked.peers.0.as_slice(), asked.peers.1);
         let peers = merged(known, (added, clears)).ok_or(ResultCode::ExcessiveRemotePeers)?;
         let end_ms = self.now() + u64::from(lifetime_s) * 1_000;
         let lease = match before {
-            Some(before) if before.holder != holder => return Err(ResultCode::NotAuthorized),
             Some(before) => {
                 let external = (before.external.address, before.external.port);
                 if asked.suggested.is_only && !asked.suggested.is(external) {
@@ -168,6 +171,10 @@ impl ForwarderState {
             let is_same = || mappings.of_internal(key.internal(), key.policy).map(|it| it.id);
             if is_held && is_same() == Some(known.id) {
                 return Ok((known.external, known.id));
+            }
+            if is_held && !is_leased {
+                // It is another one by now, or is being moved: it keeps no lease that nobody holds.
+                mappings.end_lease(known.id);
             }
         }
         Err(ResultCode::NoResources)
