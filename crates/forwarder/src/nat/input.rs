@@ -164,11 +164,14 @@ impl Input {
     fn maintain(&self, cx: &mut Context<'_>) -> bool {
         let (shared, now) = (&*self.shared, self.shared.flows.now(cx.now));
         let nat = shared.nat.read(cx.reader);
+        // In this order: whom leases let in since they have ended is known.
+        let epoch = shared.flows.mappings().lease_epoch();
+        let peers = shared.remote_peers.read(cx.reader);
         let Some(OfWorker { flows: Some(tracker), nat: worker, .. }) = cx.local::<OfWorker>()
         else {
             return false;
         };
-        worker.maintain(nat, &shared.flows, tracker.of(true), now)
+        worker.maintain((nat, peers, epoch), &shared.flows, tracker.of(true), now)
     }
 }
 

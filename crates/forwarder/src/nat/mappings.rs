@@ -8,7 +8,7 @@
 mod leases;
 mod owner;
 
-pub use leases::{Lease, Peers, RemotePeer, RemotePeers};
+pub use leases::{Ending, Lease, Peers, RemotePeer, RemotePeers};
 pub use owner::MappingOwner;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use stoa_engine::clock;
 use stoa_engine::counters::Counter;
+use stoa_tables::flow_table::{FlowEntry, Tuple};
 
-use super::Nat;
 use super::block_events::{Event, EventKind};
 use super::blocks::{NoBlock, Refused, Search};
-use super::mappings::{MappingOwner, Mappings};
+use super::mappings::{Ending, MappingOwner, Mappings, RemotePeers};
+use super::{Filtering, Nat};
 use crate::flow::flows::{Flows, Now, random};
 use crate::flow::tracker::{Side, Uses};
 use crate::reports::Reporter;
@@ -137,24 +138,46 @@ impl NatWorker {
     }
 
     /// Ends mappings without flows, and flows whose policy, static mapping or lease has gone. Whether to go on soon.
-    pub(super) fn maintain(&mut self, nat: &Nat, flows: &Flows, side: &mut Side, now: Now) -> bool {
+    /// `of_leases`: the epoch of leases that have ended, which is older than `peers`.
+    pub(super) fn maintain(
+        &mut self,
+        (nat, peers, of_leases): (&Nat, &RemotePeers, u32),
+        flows: &Flows,
+        side: &mut Side,
+        now: Now,
+    ) -> bool {
         let all: &Mappings = flows.mappings();
         if let Some(owner) = &mut self.mappings {
             owner.maintain(all, now.tick, flows.quiescence());
         }
-        let of_leases = all.lease_epoch();
         let epoch = u64::from(nat.epoch) << 32 | u64::from(of_leases);
-        let has_lost_lease =
-            |uses: &Uses| uses.is_inbound && uses.mapping.is_some_and(|id| all.has_ended_lease(id));
         let goes_on = self.sweep.go_on(epoch, |first| {
-            side.end_translated((first, SWEPT), |uses| {
-                !nat.has_number(uses.number) || has_lost_lease(&uses)
+            side.end_translated((first, SWEPT), |uses, flow| {
+                !nat.has_number(uses.number) || has_lost_lease((nat, peers, all), uses, flow)
             })
         });
         if !goes_on {
             all.note_swept(self.number, of_leases);
         }
         goes_on
+    }
+}
+
+/// Whether a flow came in by a lease that lets it in no more.
+fn has_lost_lease(
+    (nat, peers, all): (&Nat, &RemotePeers, &Mappings),
+    uses: Uses,
+    flow: &FlowEntry<'_>,
+) -> bool {
+    let Some(id) = uses.mapping.filter(|_| uses.is_inbound) else { return false };
+    let policy = || nat.policy(uses.number);
+    let by_policy = || policy().is_some_and(|it| it.filtering == Filtering::Anyone);
+    match (all.ending(id), flow.key().tuple) {
+        (Ending::No, _) => false,
+        (Ending::Others, Tuple::Ip4(it)) => {
+            !peers.admits(id, (it.source, it.source_port), by_policy())
+        }
+        (Ending::Others | Ending::All, _) => !by_policy(),
     }
 }
 

@@ -308,7 +308,7 @@ impl Side {
     pub fn end_translated(
         &mut self,
         (first, most): (u32, u32),
-        ends: impl Fn(Uses) -> bool,
+        ends: impl Fn(Uses, &FlowEntry<'_>) -> bool,
     ) -> Option<u32> {
         let capacity = self.flows.capacity(self.is_ip4);
         let end = first.saturating_add(most).min(capacity);
@@ -317,7 +317,7 @@ impl Side {
             if flow.is_live()
                 && flow.has_second()
                 && flow.owner() == self.owner.number()
-                && ends(Uses::of(&flow))
+                && ends(Uses::of(&flow), &flow)
             {
                 self.remove(id);
             }

@@ -34,6 +34,17 @@ pub enum Lease {
     Some,
 }
 
+/// Which flows of a mapping end, of those that came in by a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// None.
+    No,
+    /// Those that neither [`RemotePeers`] nor the policy let in any more: a lease is left, or a narrower one.
+    Others,
+    /// All that the policy does not let in: no lease is left.
+    All,
+}
+
 /// Remote ends that may send to a mapping: an IPv4 prefix and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RemotePeer {
@@ -60,6 +71,14 @@ pub struct Peers {
     pub all: Arc<[RemotePeer]>,
     /// Whether nobody else may: not those either whom the policy would let in.
     pub is_exclusive: bool,
+}
+
+impl Peers {
+    /// Whether all whom others let in may send.
+    pub fn has_all_of(&self, other: &Self) -> bool {
+        (other.is_exclusive || !self.is_exclusive)
+            && other.all.iter().all(|it| self.all.contains(it))
+    }
 }
 
 /// The remote ends of leases that let in only some, by the number of the mapping.
@@ -92,10 +111,13 @@ impl Mappings {
         word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change).ok()
     }
 
-    /// Gives a mapping a lease, or changes whom it lets in; `false`: the mapping has ended.
+    /// Gives a mapping a lease, or changes whom it lets in; `false`: the mapping has ended. Flows that are to end do so
+    /// unless this lease lets them in.
     pub fn lease(&self, id: u32, is_restricted: bool) -> bool {
-        let restricted = if is_restricted { RESTRICTED } else { 0 };
-        let leased = |word: u32| word & !(RESTRICTED | ENDED) | LEASED | restricted;
+        let leased = |word: u32| match is_restricted {
+            true => word | LEASED | RESTRICTED,
+            false => word & !(RESTRICTED | ENDED) | LEASED,
+        };
         self.change(id, |word| (word & COUNT != OVER).then(|| leased(word))).is_some()
     }
 
@@ -108,6 +130,16 @@ impl Mappings {
             (word & LEASED != 0).then_some(if has_flows { rest | ENDED } else { rest })
         };
         self.change(id, ended).is_some_and(|before| before & COUNT > UNUSED)
+    }
+
+    /// Ends flows of a lease that lets in fewer than before, with the next [`Self::end_flows_of_leases`]; whether there
+    /// are any flows.
+    pub fn narrow_lease(&self, id: u32) -> bool {
+        let narrowed = |word: u32| {
+            let has_flows = word & COUNT > UNUSED && word & COUNT != OVER;
+            (word & RESTRICTED != 0 && has_flows).then_some(word | ENDED)
+        };
+        self.change(id, narrowed).is_some()
     }
 
     /// Whether a mapping is of an owner.
@@ -124,9 +156,13 @@ impl Mappings {
         }
     }
 
-    /// Whether flows end that came in by a lease of the mapping.
-    pub fn has_ended_lease(&self, id: u32) -> bool {
-        self.count(id).is_some_and(|word| word.load(Ordering::Relaxed) & ENDED != 0)
+    /// Which flows end that came in by a lease of the mapping.
+    pub fn ending(&self, id: u32) -> Ending {
+        match self.count(id).map_or(0, |word| word.load(Ordering::Relaxed)) {
+            word if word & ENDED == 0 => Ending::No,
+            word if word & LEASED != 0 => Ending::Others,
+            _ => Ending::All,
+        }
     }
 
     /// Has workers end flows of ended leases; the epoch of that. Each worker looks at all of its flows, so do not call
@@ -155,8 +191,8 @@ impl Mappings {
         })
     }
 
-    /// The flows of an ended lease have ended: from now on the mapping is one like others.
+    /// The flows that were to end have ended.
     pub fn forget_lease(&self, id: u32) {
-        self.change(id, |word| (word & LEASED == 0).then_some(word & !ENDED));
+        self.change(id, |word| Some(word & !ENDED));
     }
 }

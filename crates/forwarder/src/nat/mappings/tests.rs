@@ -51,7 +51,7 @@ fn a_lease_keeps_a_mapping_without_flows() {
     assert!(all.hold(id) && all.hold(id));
     all.release(id);
     assert_eq!(all.of_external(end(5001)).map(|it| it.flows), Some(1));
-    assert!(all.end_lease(id) && all.has_ended_lease(id), "a flow is left");
+    assert!(all.end_lease(id) && all.ending(id) == Ending::All, "a flow is left");
     assert_eq!(all.lease_of(id), Lease::No);
     assert!(!owner.end_one(&all, id, 100));
     all.release(id);
@@ -60,7 +60,7 @@ fn a_lease_keeps_a_mapping_without_flows() {
     assert_eq!((all.of_external(end(5001)), all.live()), (None, 0));
     // The next mapping with the number begins without a mark.
     let other = unused(&all, &mut owner, 5002);
-    assert!(!all.has_ended_lease(other) && all.lease_of(other) == Lease::No);
+    assert!(all.ending(other) == Ending::No && all.lease_of(other) == Lease::No);
 }
 
 #[test]
@@ -77,11 +77,44 @@ fn flows_of_ended_leases_are_over_when_all_workers_have_looked() {
     all.note_swept(1, epoch + 1);
     assert!(all.is_swept(2, epoch));
     all.forget_lease(id);
-    assert!(!all.has_ended_lease(id));
+    assert_eq!(all.ending(id), Ending::No);
     // A new lease in between stays.
     assert!(all.lease(id, true));
     all.forget_lease(id);
     assert_eq!(all.lease_of(id), Lease::Some);
+}
+
+#[test]
+fn a_narrower_lease_ends_flows_of_others() {
+    let all = Mappings::new(16, Quotas::new(16, [1, 2]), &Secret([7; 64])).unwrap();
+    let mut owner = all.owner(200, 0).unwrap();
+    let id = unused(&all, &mut owner, 5001);
+    assert!(all.lease(id, true) && !all.narrow_lease(id), "it has no flows");
+    assert!(all.lease(id, false) && all.hold(id) && !all.narrow_lease(id), "anybody may send");
+    assert!(all.lease(id, true) && all.narrow_lease(id));
+    assert_eq!((all.ending(id), all.lease_of(id)), (Ending::Others, Lease::Some));
+    // One more that may send does not keep flows of others.
+    assert!(all.lease(id, true));
+    assert_eq!(all.ending(id), Ending::Others);
+    all.forget_lease(id);
+    assert_eq!((all.ending(id), all.lease_of(id)), (Ending::No, Lease::Some));
+    // Nor does a new lease for some after the end; one for anybody does.
+    assert!(all.end_lease(id) && all.lease(id, true));
+    assert_eq!(all.ending(id), Ending::Others);
+    assert!(all.lease(id, false));
+    assert_eq!(all.ending(id), Ending::No);
+}
+
+#[test]
+fn peers_say_whether_they_let_in_fewer() {
+    let peers = |ports: &[u16], is_exclusive| {
+        let all = ports.iter().map(|port| RemotePeer { network: 9, length: 32, port: *port });
+        Peers { all: all.collect(), is_exclusive }
+    };
+    assert!(peers(&[1, 2], true).has_all_of(&peers(&[2], true)));
+    assert!(peers(&[1, 2], false).has_all_of(&peers(&[2], true)));
+    assert!(!peers(&[1, 2], true).has_all_of(&peers(&[2], false)), "the policy lets nobody in");
+    assert!(!peers(&[1], false).has_all_of(&peers(&[2], false)));
 }
 
 #[test]

@@ -114,6 +114,52 @@ fn flows_of_the_host_go_on_when_its_lease_ends() {
 }
 
 #[test]
+fn connections_of_others_end_when_fewer_may_send() {
+    // MAP for anybody ends beside PEER, and a filter comes.
+    let peer = Ask { opcode: 2, remote: (host4(2), 9), ..map(UDP, 4000) };
+    let end = Ask { lifetime: 0, ..map(UDP, 4000) };
+    let filtered = map(UDP, 4000).filter(128, host4(2), 9);
+    for narrowing in [vec![peer, end], vec![filtered]] {
+        let mut lab = lab(pool_policy(control()));
+        let external = ask(&mut lab, &map(UDP, 4000)).external;
+        let out = udp_ports(host4(1), host4(2), (4000, 53), b"ask");
+        passed(&mut lab, 1, &out, "east");
+        for from in [9, 10] {
+            passed(&mut lab, 2, &inward(from, external), "west");
+        }
+        for asked in &narrowing {
+            assert_eq!(result(&mut lab, asked), SUCCESS);
+        }
+        eventually(&mut lab, |lab| flows(lab).iter().all(|it| it.source_port != 10));
+        refused(&mut lab, 2, &inward(10, external), "nat44-no-mapping");
+        passed(&mut lab, 2, &inward(9, external), "west");
+        passed(&mut lab, 1, &out, "east");
+        passed(&mut lab, 2, &inward(53, external), "west");
+        // Wider again: all that there is goes on.
+        assert_eq!(result(&mut lab, &map(UDP, 4000).filter(0, host4(2), 0)), SUCCESS);
+        passed(&mut lab, 2, &inward(10, external), "west");
+        pass(&mut lab, 3);
+        passed(&mut lab, 2, &inward(10, external), "west");
+    }
+}
+
+#[test]
+fn connections_that_the_policy_lets_in_go_on() {
+    let filtering = stoa_forwarder::nat::Filtering::Anyone;
+    let mut lab = lab(NatPolicy { filtering, ..pool_policy(control()) });
+    let external = ask(&mut lab, &map(UDP, 4000)).external;
+    let out = udp_ports(host4(1), host4(2), (4000, 53), b"ask");
+    passed(&mut lab, 1, &out, "east");
+    passed(&mut lab, 2, &inward(9, external), "west");
+    let end = Ask { lifetime: 0, ..map(UDP, 4000) };
+    assert_eq!(result(&mut lab, &end), SUCCESS);
+    // Workers have looked for flows that end: now the mapping is that of the policy.
+    eventually(&mut lab, |lab| result(lab, &end) == NOT_AUTHORIZED);
+    assert_eq!(flows(&mut lab).len(), 2);
+    passed(&mut lab, 2, &inward(10, external), "west");
+}
+
+#[test]
 fn who_does_not_know_the_nonce_changes_nothing() {
     let mut lab = lab(pool_policy(control()));
     let external = ask(&mut lab, &map(UDP, 4000)).external;

@@ -126,6 +126,7 @@ impl ForwarderState {
         let mapping = lease.mapping;
         self.capabilities.nat.pcp.leases.insert(key, lease);
         self.set_remote_peers(key, mapping);
+        self.publish_few_peers();
         Ok(Granted { external, lifetime_s: left_ms.div_ceil(1_000) as u32 })
     }
 
@@ -223,6 +224,12 @@ impl ForwarderState {
     /// # Errors
     /// [`ResultCode::NotAuthorized`]: another one holds it, or the mapping is none that hosts can end.
     pub(super) fn end_leases(&mut self, asked: &Asked) -> Result<(), ResultCode> {
+        let ended = self.end_leases_of(asked);
+        self.publish_few_peers();
+        ended
+    }
+
+    fn end_leases_of(&mut self, asked: &Asked) -> Result<(), ResultCode> {
         let Asked { key, holder, .. } = asked;
         let leases = &self.capabilities.nat.pcp.leases;
         if key.port != 0 {
@@ -244,14 +251,15 @@ impl ForwarderState {
 
     /// Whether an internal end without a lease for anybody has a mapping that is static, of PEER, or of its flows.
     fn is_mapped_otherwise(&self, key: &Key) -> bool {
-        let mappings = self.shared.flows.mappings();
+        let (mappings, leases) = (self.shared.flows.mappings(), &self.capabilities.nat.pcp.leases);
         let implicit = mappings.of_internal(key.internal(), key.policy);
         self.static_external(key).is_some()
+            || leases.of_end(*key).next().is_some()
             || implicit.is_some_and(|it| !self.is_ending(it.id, it.flows))
     }
 
     /// Whether a mapping is what is left of a lease: nobody else uses it.
     fn is_ending(&self, id: u32, flows: u32) -> bool {
-        flows == 0 || self.capabilities.nat.pcp.ended.contains_key(&id)
+        flows == 0 || self.capabilities.nat.pcp.ended.contains(id)
     }
 }

@@ -7,11 +7,12 @@
 
 mod announce;
 mod clients;
+mod ended;
 mod grant;
 mod leases;
 mod requests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use stoa_api::v1;
 use stoa_engine::clock;
@@ -21,14 +22,13 @@ use crate::acl::flow_vrf;
 use crate::control::capability::Step;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::limit_listing::limit;
-use crate::nat::mappings::{Mapping, RemotePeers};
+use crate::nat::mappings::{self, Mapping, RemotePeers};
 use crate::nat::{CONTROL, NatWorker};
 use crate::pcp::PcpInterfaces;
 use announce::Announcements;
+use ended::EndedLeases;
 use leases::{Holder, Key, Lease, Leases};
 
-/// Time between two searches of workers for flows of leases that have ended: each looks at all of its flows.
-const SEARCH_MS: u64 = 1_000;
 /// Remote ends of mappings are published with each change as long as there are only so many mappings with them.
 const FEW: usize = 256;
 
@@ -50,10 +50,8 @@ pub(super) struct PcpServer {
     maker: Option<NatWorker>,
     /// Mappings of this thread that end when their flows have.
     ending: BTreeSet<u32>,
-    /// Mappings whose flows end, with the epoch of the search for them, once it has begun.
-    ended: BTreeMap<u32, Option<u32>>,
-    /// The next search, at the earliest.
-    search_ms: u64,
+    /// Mappings whose flows end.
+    ended: EndedLeases,
     /// Who may send, as workers see it, unless it was changed since.
     peers: RemotePeers,
     is_dirty: bool,
@@ -145,10 +143,11 @@ impl ForwarderState {
             self.pause(1);
         }
         self.end_pcp_mappings();
-        self.end_pcp_flows();
+        // Before workers look for flows of others.
         if self.capabilities.nat.pcp.is_dirty {
             self.publish_remote_peers();
         }
+        self.end_pcp_flows();
         self.announce_pcp();
     }
 
@@ -163,7 +162,7 @@ impl ForwarderState {
         let is_own = mappings.is_owned_by(lease.mapping, CONTROL);
         let pcp = &mut self.capabilities.nat.pcp;
         if has_flows {
-            pcp.ended.insert(lease.mapping, None);
+            pcp.ended.insert(lease.mapping);
         }
         if is_own {
             pcp.ending.insert(lease.mapping);
@@ -181,42 +180,39 @@ impl ForwarderState {
         owner.finish(now, shared.flows.quiescence());
     }
 
-    /// Has workers end flows that came in by leases which have ended.
+    /// Has workers end flows that leases let in no more.
     fn end_pcp_flows(&mut self) {
         let (now, workers) = (self.now(), self.worker_count());
         let mappings = self.shared.flows.mappings();
-        let pcp = &mut self.capabilities.nat.pcp;
-        if now >= pcp.search_ms && pcp.ended.values().any(Option::is_none) {
-            let epoch = mappings.end_flows_of_leases();
-            pcp.ended.values_mut().filter(|it| it.is_none()).for_each(|it| *it = Some(epoch));
-            pcp.search_ms = now + SEARCH_MS;
-        }
-        pcp.ended.retain(|id, epoch| {
-            let is_done = epoch.is_some_and(|epoch| mappings.is_swept(workers, epoch));
-            if is_done {
-                mappings.forget_lease(*id);
-            }
-            !is_done
-        });
+        self.capabilities.nat.pcp.ended.go_on(mappings, workers, now);
     }
 
-    /// Publishes whom the leases of an internal end let in.
+    /// Changes whom the leases of an internal end let in. Flows of others end.
     fn set_remote_peers(&mut self, key: Key, mapping: u32) {
+        let mappings = self.shared.flows.mappings();
         let pcp = &mut self.capabilities.nat.pcp;
         let admitted = pcp.leases.admitted(key);
-        let is_restricted = admitted.is_some();
-        let before = match admitted {
-            Some(peers) if pcp.peers.0.get(&mapping) == Some(&peers) => return,
-            Some(peers) => pcp.peers.0.insert(mapping, peers),
+        let had_anybody = mappings.lease_of(mapping) == mappings::Lease::Anybody;
+        let before = match &admitted {
+            Some(peers) if pcp.peers.0.get(&mapping) == Some(peers) => return,
+            Some(peers) => pcp.peers.0.insert(mapping, peers.clone()),
             None => pcp.peers.0.remove(&mapping),
         };
-        let is_changed = is_restricted || before.is_some();
-        pcp.is_dirty |= is_changed;
-        let is_few = pcp.peers.0.len() <= FEW;
-        if is_changed && is_few {
+        pcp.is_dirty |= admitted.is_some() || before.is_some();
+        mappings.lease(mapping, admitted.is_some());
+        let is_narrower = admitted
+            .is_some_and(|now| before.map_or(had_anybody, |before| !now.has_all_of(&before)));
+        if is_narrower && mappings.narrow_lease(mapping) {
+            pcp.ended.insert(mapping);
+        }
+    }
+
+    /// Publishes whom leases let in, if these are few: otherwise the next tick does.
+    fn publish_few_peers(&mut self) {
+        let pcp = &self.capabilities.nat.pcp;
+        if pcp.is_dirty && pcp.peers.0.len() <= FEW {
             self.publish_remote_peers();
         }
-        self.shared.flows.mappings().lease(mapping, is_restricted);
     }
 
     fn publish_remote_peers(&mut self) {
