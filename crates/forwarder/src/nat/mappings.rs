@@ -7,9 +7,11 @@
 
 mod leases;
 mod owner;
+mod peers;
 
-pub use leases::{Ending, Lease, Peers, RemotePeer, RemotePeers};
+pub use leases::{Ending, Lease};
 pub use owner::MappingOwner;
+pub use peers::{Peers, RemotePeer, RemotePeers};
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -70,10 +70,9 @@ fn external_interfaces_of_other_policies_are_refused() {
     of_red["id"] = json!(2);
     of_red["policy"][0]["external-realm"] = json!({ "external-interface": "red" });
     let refusal = |instances: Value| {
-        let text = whole(&instances).to_string();
-        let errors = Configuration::parse(Path::new("test"), text).unwrap_err().to_string();
-        assert!(errors.contains("port-control/interface[.='red']"), "{errors}");
-        errors
+        let errors = parsed(&whole(&instances)).unwrap_err();
+        assert!(errors[0].0.ends_with("port-control/interface[.='red']"), "{errors:?}");
+        errors[0].1.clone()
     };
     let errors = refusal(json!([of_wan.clone(), of_red.clone()]));
     assert!(errors.contains("the external interface of policy 1 of instance 2"), "{errors}");

@@ -1,8 +1,6 @@
 //! Leases: mappings that hosts have asked for. A mapping with a lease stays without flows, and lets in whom the lease
 //! names. The control thread knows who has which lease, and until when; workers see three bits of a mapping's word.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{COUNT, Mappings, OVER, UNUSED};
@@ -30,7 +28,7 @@ pub enum Lease {
     No,
     /// Anybody.
     Anybody,
-    /// Those among [`RemotePeers`].
+    /// Those among [`RemotePeers`](super::RemotePeers).
     Some,
 }
 
@@ -39,58 +37,10 @@ pub enum Lease {
 pub enum Ending {
     /// None.
     No,
-    /// Those that neither [`RemotePeers`] nor the policy let in any more: a lease is left, or a narrower one.
+    /// Those that neither [`RemotePeers`](super::RemotePeers) nor the policy let in any more: a lease is left, or a narrower one.
     Others,
     /// All that the policy does not let in: no lease is left.
     All,
-}
-
-/// Remote ends that may send to a mapping: an IPv4 prefix and a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RemotePeer {
-    /// The first address.
-    pub network: u32,
-    /// The length of the prefix: 0 to 32.
-    pub length: u8,
-    /// The port; 0: any.
-    pub port: u16,
-}
-
-impl RemotePeer {
-    /// Whether it has an address and port.
-    fn has(&self, (address, port): (u32, u16)) -> bool {
-        let host_bits = u32::MAX.checked_shr(self.length.into()).unwrap_or(0);
-        (address ^ self.network) & !host_bits == 0 && (self.port == 0 || self.port == port)
-    }
-}
-
-/// The remote ends of the leases of a mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peers {
-    /// Who may send.
-    pub all: Arc<[RemotePeer]>,
-    /// Whether nobody else may: not those either whom the policy would let in.
-    pub is_exclusive: bool,
-}
-
-impl Peers {
-    /// Whether all whom others let in may send.
-    pub fn has_all_of(&self, other: &Self) -> bool {
-        (other.is_exclusive || !self.is_exclusive)
-            && other.all.iter().all(|it| self.all.contains(it))
-    }
-}
-
-/// The remote ends of leases that let in only some, by the number of the mapping.
-#[derive(Clone, Debug, Default)]
-pub struct RemotePeers(pub BTreeMap<u32, Peers>);
-
-impl RemotePeers {
-    /// Whether an end may send to a mapping. `by_policy`: whether the policy lets it in.
-    pub fn admits(&self, mapping: u32, end: (u32, u16), by_policy: bool) -> bool {
-        let Some(peers) = self.0.get(&mapping) else { return false };
-        by_policy && !peers.is_exclusive || peers.all.iter().any(|it| it.has(end))
-    }
 }
 
 /// When leases have ended, and which workers have ended their flows.

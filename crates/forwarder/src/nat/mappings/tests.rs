@@ -104,28 +104,3 @@ fn a_narrower_lease_ends_flows_of_others() {
     assert!(all.lease(id, false));
     assert_eq!(all.ending(id), Ending::No);
 }
-
-#[test]
-fn peers_say_whether_they_let_in_fewer() {
-    let peers = |ports: &[u16], is_exclusive| {
-        let all = ports.iter().map(|port| RemotePeer { network: 9, length: 32, port: *port });
-        Peers { all: all.collect(), is_exclusive }
-    };
-    assert!(peers(&[1, 2], true).has_all_of(&peers(&[2], true)));
-    assert!(peers(&[1, 2], false).has_all_of(&peers(&[2], true)));
-    assert!(!peers(&[1, 2], true).has_all_of(&peers(&[2], false)), "the policy lets nobody in");
-    assert!(!peers(&[1], false).has_all_of(&peers(&[2], false)));
-}
-
-#[test]
-fn remote_ends_are_those_of_the_mapping() {
-    let peer = |network, length, port| RemotePeer { network, length, port };
-    let peers = |all: &[RemotePeer], is_exclusive| Peers { all: all.into(), is_exclusive };
-    let mut all = RemotePeers::default();
-    all.0.insert(1, peers(&[peer(0x0a00_0000, 8, 0), peer(0xc000_0201, 32, 53)], true));
-    all.0.insert(2, peers(&[peer(0, 0, 7)], false));
-    assert!(all.admits(1, (0x0a01_0203, 9), false) && all.admits(1, (0xc000_0201, 53), false));
-    assert!(!all.admits(1, (0xc000_0201, 54), false) && !all.admits(1, (9, 9), true));
-    assert!(all.admits(2, (9, 7), false) && all.admits(2, (9, 8), true));
-    assert!(!all.admits(2, (9, 8), false) && !all.admits(3, (9, 9), true));
-}

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use stoa_forwarder::control::Limits;
+
 use super::*;
 use crate::acl_stateful::flows;
 
@@ -111,6 +113,38 @@ fn flows_of_the_host_go_on_when_its_lease_ends() {
     // It can be leased again, with the same end.
     assert_eq!(ask(&mut lab, &map(UDP, 4000)).external, external);
     passed(&mut lab, 2, &inward(9, external), "west");
+}
+
+#[test]
+fn leases_that_end_together_end_in_parts() {
+    let mut setup = translated(pool_policy(PortControl { host_leases: 4_000, ..control() }));
+    let most = 1_000_000;
+    let class = stoa_forwarder::punt::Class::Pcp;
+    let of_class = stoa_forwarder::punt::Limit { rate: most, burst: most, total: most };
+    setup.0.punts.insert(class, of_class);
+    let limits = Limits { nat_mappings: 8_192, ..LIMITS };
+    let mut lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
+    lab.state().stop_time();
+    for from in (0..2_560).step_by(64) {
+        let asked = (from..from + 64).map(|port| {
+            let message = map(UDP, 4_000 + port).bytes();
+            packet_from(1, &udp_ports(host4(1), our4(1), (40_000, PORT), &message))
+        });
+        let asked: Vec<_> = asked.collect();
+        lab.send("west", asked);
+        lab.take("west");
+    }
+    assert_eq!(limit(&mut lab).0, 2_560);
+    lab.pass_time(Duration::from_secs(3_599));
+    assert_eq!(limit(&mut lab).0, 2_560);
+    let mut left = Vec::new();
+    for _ in 0..30 {
+        lab.pass_time(Duration::from_millis(100));
+        left.push(limit(&mut lab).0);
+    }
+    assert!(left.windows(2).all(|it| it[0] - it[1] <= 1_024), "{left:?}");
+    assert_eq!(left.last(), Some(&0), "{left:?}");
+    await_no_mapping(&mut lab);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use stoa_wire::pcp::ResultCode;
 use super::leases::Asker;
 use crate::control::desired::PortControl;
 use crate::control::forwarder_state::ForwarderState;
+use crate::nat::Policy;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +72,8 @@ impl ForwarderState {
     pub(super) fn pcp_server(&self, interface: u32, address: Ipv4Addr) -> Option<Server> {
         let nat = self.capabilities.nat.published.as_ref()?;
         let mut servers = self.servers_at(interface);
-        let translates =
-            |number| nat.policy(number)?.has_subscriber(address.to_bits()).then_some(());
-        servers.find(|it| translates(it.number).is_some())
+        let translates = |it: &Policy| it.has_subscriber(address.to_bits());
+        servers.find(|it| nat.policy(it.number).is_some_and(translates))
     }
 
     /// Whether some policy answers NAT-PMP at an interface.

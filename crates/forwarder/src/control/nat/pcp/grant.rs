@@ -6,6 +6,7 @@ use stoa_engine::clock;
 use stoa_wire::pcp::ResultCode;
 use stoa_wire::protocol::{TCP, UDP};
 
+use super::RESTRICTED;
 use super::clients::Server;
 use super::leases::{Asker, Holder, Key, Lease, merged};
 use crate::control::forwarder_state::ForwarderState;
@@ -88,7 +89,7 @@ impl ForwarderState {
             return if is_refused { refused } else { Ok(Granted { external, lifetime_s }) };
         }
         let pcp = &self.capabilities.nat.pcp;
-        // All leases of an internal end have one holder (RFC 6887 section 11.3): otherwise anybody could widen its filters.
+        // One holder for all leases of an internal end (RFC 6887 section 11.3): otherwise anybody could widen filters.
         if pcp.leases.of_end(key).any(|(_, it)| it.holder != holder) {
             return Err(ResultCode::NotAuthorized);
         }
@@ -114,7 +115,8 @@ impl ForwarderState {
                 if counts.iter().any(|count| *count >= server.host_leases as usize) {
                     return Err(ResultCode::UserExceededQuota);
                 }
-                if pcp.leases.len() >= self.pcp_lease_limit() {
+                let is_one_more = !peers.is_empty() && pcp.peers.len() >= RESTRICTED;
+                if is_one_more || pcp.leases.len() >= self.pcp_lease_limit() {
                     return Err(ResultCode::NoResources);
                 }
                 let (external, mapping) = self.leased_mapping(asked)?;

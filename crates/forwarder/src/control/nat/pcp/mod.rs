@@ -29,6 +29,10 @@ use announce::Announcements;
 use ended::EndedLeases;
 use leases::{Holder, Key, Lease, Leases};
 
+/// Leases, and mappings that have ended, of one tick: some milliseconds. More end in a second than hosts may ask for.
+const ENDED: usize = 1_024;
+/// Mappings of which only some ends may send, at most: each tick copies the parts of their table that change.
+const RESTRICTED: usize = 1 << 17;
 /// Remote ends of mappings are published with each change as long as there are only so many mappings with them.
 const FEW: usize = 256;
 
@@ -48,8 +52,9 @@ pub(super) struct PcpServer {
     interfaces: BTreeSet<u32>,
     /// What makes mappings, once hosts may ask.
     maker: Option<NatWorker>,
-    /// Mappings of this thread that end when their flows have.
+    /// Mappings of this thread that end when their flows have, and at which of them the next tick begins to look.
     ending: BTreeSet<u32>,
+    next_ending: u32,
     /// Mappings whose flows end.
     ended: EndedLeases,
     /// Who may send, as workers see it, unless it was changed since.
@@ -91,9 +96,6 @@ impl ForwarderState {
                 || self.is_reserved(&lease.external)
         };
         let lost: Vec<Key> = pcp.leases.iter().filter(is_lost).map(|(key, _)| *key).collect();
-        for key in &lost {
-            self.end_pcp_lease(key);
-        }
         let (now, shared) = (self.now(), self.shared.clone());
         let pcp = &mut self.capabilities.nat.pcp;
         let is_first = pcp.interfaces.is_empty() && !interfaces.is_empty();
@@ -102,6 +104,11 @@ impl ForwarderState {
             self.shared.pcp.publish(PcpInterfaces(interfaces), &mut self.graveyard);
         }
         pcp.maker.get_or_insert_with(|| NatWorker::new(&shared.flows, CONTROL));
+        for key in &lost {
+            self.end_pcp_lease(key);
+            self.pause(1);
+        }
+        let pcp = &mut self.capabilities.nat.pcp;
         if !lost.is_empty() || is_first {
             // RFC 6887 section 8.5.
             pcp.epoch_ms = now;
@@ -132,15 +139,16 @@ impl ForwarderState {
         (self.now().saturating_sub(self.capabilities.nat.pcp.epoch_ms) / 1_000) as u32
     }
 
-    /// Ends leases whose time is over, and what is left of ended ones.
+    /// Ends leases whose time is over, and what is left of ended ones: some in each tick.
     pub(super) fn tick_pcp(&mut self) {
         if !self.capabilities.nat.pcp.is_used() {
             return;
         }
-        while let Some(key) = self.capabilities.nat.pcp.leases.over(self.now()) {
+        // Hosts choose when leases end, and could have all end at once: what is left ends with the next ticks.
+        for _ in 0..ENDED {
+            let Some(key) = self.capabilities.nat.pcp.leases.over(self.now()) else { break };
             self.capabilities.nat.pcp.counts.expired += 1;
             self.end_pcp_lease(&key);
-            self.pause(1);
         }
         self.end_pcp_mappings();
         // Before workers look for flows of others.
@@ -167,7 +175,7 @@ impl ForwarderState {
         if is_own {
             pcp.ending.insert(lease.mapping);
         }
-        pcp.is_dirty |= pcp.peers.0.remove(&lease.mapping).is_some();
+        pcp.is_dirty |= pcp.peers.remove(lease.mapping).is_some();
     }
 
     /// Ends mappings of this thread that have neither leases nor flows.
@@ -176,7 +184,14 @@ impl ForwarderState {
         let (mappings, now) = (shared.flows.mappings(), shared.flows.now(clock::tsc()).tick);
         let pcp = &mut self.capabilities.nat.pcp;
         let Some(owner) = pcp.maker.as_mut().and_then(NatWorker::owner) else { return };
-        pcp.ending.retain(|id| !owner.end_one(mappings, *id, now));
+        // Those whose hosts keep a flow stay long: each tick looks at others.
+        let from = pcp.ending.range(pcp.next_ending..);
+        let some: Vec<u32> = from.take(ENDED).copied().collect();
+        pcp.next_ending = some.last().filter(|_| some.len() == ENDED).map_or(0, |last| last + 1);
+        let gone = some.iter().filter(|id| owner.end_one(mappings, **id, now));
+        gone.for_each(|id| {
+            pcp.ending.remove(id);
+        });
         owner.finish(now, shared.flows.quiescence());
     }
 
@@ -194,9 +209,9 @@ impl ForwarderState {
         let admitted = pcp.leases.admitted(key);
         let had_anybody = mappings.lease_of(mapping) == mappings::Lease::Anybody;
         let before = match &admitted {
-            Some(peers) if pcp.peers.0.get(&mapping) == Some(peers) => return,
-            Some(peers) => pcp.peers.0.insert(mapping, peers.clone()),
-            None => pcp.peers.0.remove(&mapping),
+            Some(peers) if pcp.peers.get(mapping) == Some(peers) => return,
+            Some(peers) => pcp.peers.insert(mapping, peers.clone()),
+            None => pcp.peers.remove(mapping),
         };
         pcp.is_dirty |= admitted.is_some() || before.is_some();
         mappings.lease(mapping, admitted.is_some());
@@ -210,7 +225,7 @@ impl ForwarderState {
     /// Publishes whom leases let in, if these are few: otherwise the next tick does.
     fn publish_few_peers(&mut self) {
         let pcp = &self.capabilities.nat.pcp;
-        if pcp.is_dirty && pcp.peers.0.len() <= FEW {
+        if pcp.is_dirty && pcp.peers.len() <= FEW {
             self.publish_remote_peers();
         }
     }
