@@ -7,7 +7,7 @@ use stoa_wire::protocol::ICMP4;
 use super::choice::{self, Ports};
 use super::first::First;
 use super::mappings::{End, Lease, RemotePeers};
-use super::places::{Places, Wish};
+use super::places::{Places, TRIES, Wish};
 use super::rewrite::has_free_ports;
 use super::statics::{Remote, Static, StaticEnd};
 use super::{Counts, Filtering, Mapping, Nat, NatWorker, Outbound, Policy};
@@ -59,7 +59,8 @@ pub(super) fn ends_of(reply: &FlowKey) -> Ends {
 impl Maker<'_> {
     /// What chooses external ends.
     pub(super) fn places(&mut self) -> Places<'_> {
-        Places { shared: self.shared, nat: self.nat, worker: self.worker, now: self.now }
+        let Self { shared, nat, now, .. } = *self;
+        Places { shared, nat, worker: self.worker, now, tries: TRIES }
     }
 
     /// A packet on its way out of an external interface, of this VRF: its new ends.

@@ -65,6 +65,8 @@ pub struct Places<'a> {
     pub worker: &'a mut NatWorker,
     /// The time.
     pub now: Now,
+    /// Ports that are tried for a mapping at all places together.
+    pub tries: usize,
 }
 
 impl Places<'_> {
@@ -186,7 +188,7 @@ impl Places<'_> {
         wish: Wish,
     ) -> Result<(End, u32), Drop> {
         let protocol = internal.protocol;
-        let (mut after, mut left) = (None, TRIES);
+        let (mut after, mut left) = (None, self.tries);
         // A place for each block that a subscriber may have.
         for _ in 0..=stoa_api::nat::BLOCKS_OF_SUBSCRIBER_MOST {
             let place = self.place(internal, policy, after)?;

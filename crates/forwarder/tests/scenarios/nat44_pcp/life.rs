@@ -238,6 +238,10 @@ fn a_pool_and_the_table_have_an_end() {
     }
     let refused = ask(&mut lab, &map(UDP, 4003));
     assert_eq!((refused.result, refused.lifetime), (8, 30), "NO_RESOURCES");
+    // Until the next tick, no port is looked for again; then one is free.
+    assert_eq!(result(&mut lab, &Ask { lifetime: 0, ..map(UDP, 4001) }), SUCCESS);
+    assert_eq!(result(&mut lab, &map(UDP, 4004)), 8);
+    eventually(&mut lab, |lab| result(lab, &map(UDP, 4004)) == SUCCESS);
     // Half of the 64 mappings.
     let mut lab = super::lab(pool_policy(control()));
     for port in 0..32 {

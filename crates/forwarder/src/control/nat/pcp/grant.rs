@@ -16,6 +16,10 @@ use crate::nat::{Places, Wish};
 
 /// How often a mapping is looked for that a worker makes or ends meanwhile.
 const TURNS: usize = 4;
+/// Ports that are tried for a request. Workers try more for a packet, which is all that they do.
+const TRIES: usize = 256;
+/// Hosts without a free port that are remembered until the next tick.
+const FULL: usize = 256;
 
 /// The external end that a client wants, or any.
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,9 +161,19 @@ impl ForwarderState {
         let is_leased = pcp.leases.of_end(*key).next().is_some();
         for _ in 0..TURNS {
             let Some(known) = mappings.of_internal(key.internal(), key.policy) else {
+                let (host, is_fixed) = (key.host_and_protocol(), self.is_fixed(asked));
+                if !is_fixed && self.capabilities.nat.pcp.full.contains(&host) {
+                    return Err(ResultCode::NoResources);
+                }
                 match self.new_mapping(asked) {
                     Err(Drop::FlowContended) => continue,
-                    made => return made.map_err(|it| result_of(it, self.is_fixed(asked))),
+                    made => {
+                        let full = &mut self.capabilities.nat.pcp.full;
+                        if made == Err(Drop::Nat44NoPort) && !is_fixed && full.len() < FULL {
+                            full.insert(host);
+                        }
+                        return made.map_err(|it| result_of(it, is_fixed));
+                    }
                 }
             };
             let external = (known.external.address, known.external.port);
@@ -206,7 +220,7 @@ impl ForwarderState {
         let port = if suggested.port == 0 { key.port } else { suggested.port };
         let wish = Wish { port, is_only: is_only && suggested.port != 0 };
         let now = shared.flows.now(clock::tsc());
-        let mut places = Places { shared: &shared, nat: &nat, worker, now };
+        let mut places = Places { shared: &shared, nat: &nat, worker, now, tries: TRIES };
         let (external, id) = places.new_mapping(internal, policy, vrf, wish)?;
         let mappings = shared.flows.mappings();
         mappings.lease(id, true);

@@ -33,6 +33,11 @@ impl Key {
         End { address, port, protocol, vrf }
     }
 
+    /// What ports are looked for: policy, VRF, address and protocol.
+    pub(super) fn host_and_protocol(&self) -> (u32, u16, u32, u8) {
+        (self.policy, self.vrf, self.address, self.protocol)
+    }
+
     /// The first and the last key of a host.
     fn of_host(policy: u32, vrf: u16, address: u32) -> (Self, Self) {
         let first = Self { policy, vrf, address, protocol: 0, port: 0, remote: None };

@@ -52,6 +52,8 @@ pub(super) struct PcpServer {
     interfaces: BTreeSet<u32>,
     /// What makes mappings, once hosts may ask.
     maker: Option<NatWorker>,
+    /// Hosts that have found no free port since the last tick: a search for one costs more than an answer.
+    full: BTreeSet<(u32, u16, u32, u8)>,
     /// Mappings of this thread that end when their flows have, and at which of them the next tick begins to look.
     ending: BTreeSet<u32>,
     next_ending: u32,
@@ -144,6 +146,7 @@ impl ForwarderState {
         if !self.capabilities.nat.pcp.is_used() {
             return;
         }
+        self.capabilities.nat.pcp.full.clear();
         // Hosts choose when leases end, and could have all end at once: what is left ends with the next ticks.
         for _ in 0..ENDED {
             let Some(key) = self.capabilities.nat.pcp.leases.over(self.now()) else { break };
