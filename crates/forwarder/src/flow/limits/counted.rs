@@ -81,13 +81,24 @@ impl Counted {
         [live, self.half_open.load(Relaxed), if at == tick { new } else { 0 }]
     }
 
+    /// The limit that a flow would exceed. It only reads. `is_known`: whether the counter is not another one's of before.
+    pub(super) fn refusal(
+        &self,
+        bounds: &Bounds,
+        is_half_open: bool,
+        (tick, is_known): (u32, bool),
+    ) -> Option<Measure> {
+        let now = if is_known { self.now(tick) } else { [0; _] };
+        let is_reached = |it: &Measure| {
+            let is_meant = *it != Measure::HalfOpen || is_half_open;
+            is_meant && now[*it as usize] >= bounds.get(*it)
+        };
+        Measure::ALL.into_iter().find(is_reached)
+    }
+
     /// Counts a flow whose counter is known.
     pub(super) fn take(&self, bounds: &Bounds, it: Beginning) -> Result<(), Measure> {
         let most = if it.new_at.is_some() { bounds.get(Measure::Live) } else { UNLIMITED };
-        // A flood of refused flows only reads.
-        if self.word.load(Relaxed) & LIVE >= most.into() {
-            return Err(Measure::Live);
-        }
         let before = self.word.fetch_add(1, Relaxed) & LIVE;
         if before >= most.into() {
             self.drop_live();
@@ -227,6 +238,14 @@ impl Counters {
             }
         }
         best.map(|(_, free)| free)
+    }
+
+    /// The limit that a flow of a name would exceed. It only reads.
+    pub(super) fn refusal(&self, name: [u64; 2], is_half_open: bool, tick: u32) -> Option<Measure> {
+        let of = self.buckets(name);
+        let (place, word) = self.place(of)?;
+        let is_known = word & !LIVE == of.1;
+        self.all.get(place)?.refusal(&self.bounds, is_half_open, (tick, is_known))
     }
 
     /// Counts a flow of a name; the place of its counter. `None`: no counter is free, and the flow is not counted. A

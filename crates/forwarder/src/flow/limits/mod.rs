@@ -210,11 +210,44 @@ impl FlowLimits {
         self.lengths.each_ref().map(|it| it.load(Ordering::Relaxed))
     }
 
+    /// Whether a flow may begin in the second `tick`. Nothing is written: a flood that is refused leaves the counters to
+    /// other workers.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub fn may_begin(&self, flow: &Flow, tick: u32) -> Result<(), Reached> {
+        let is_half_open = flow.is_half_open;
+        let reached = |of, measure: Option<Measure>| match measure {
+            Some(measure) => Err(Reached { of, measure }),
+            None => Ok(()),
+        };
+        if self.hosts.bounds.is_any() {
+            let name = name(&flow.key, HOSTS);
+            reached(Of::Host, self.hosts.refusal(name, is_half_open, tick))?;
+        }
+        if self.prefixes.bounds.is_any() {
+            let name = name(&flow.key, self.lengths());
+            reached(Of::Prefix, self.prefixes.refusal(name, is_half_open, tick))?;
+        }
+        let (zone, vrf) = (flow.zone, (flow.key.vrf & VRF_SLOT) as u8);
+        let of = |Numbered { counted, bounds }: &Numbered| {
+            let is_any = bounds.is_any();
+            is_any.then(|| counted.refusal(bounds, is_half_open, (tick, true))).flatten()
+        };
+        if zone > 0 {
+            reached(Of::Zone(zone), of(&self.zones[usize::from(zone)]))?;
+        }
+        reached(Of::Vrf(vrf), of(&self.vrfs[usize::from(vrf)]))
+    }
+
     /// Counts a flow that begins in the second `tick`; what it then holds.
     ///
     /// # Errors
     /// The limit that is reached. Nothing is counted then.
     pub fn hold(&self, flow: &Flow, tick: u32) -> Result<Held, Reached> {
+        if self.is_on() {
+            self.may_begin(flow, tick)?;
+        }
         self.count(flow, Some(tick))
     }
 

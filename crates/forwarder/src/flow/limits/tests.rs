@@ -97,6 +97,35 @@ fn half_open_and_new_flows_have_limits_of_their_own() {
     assert_eq!(all.now(Of::Zone(5), 102), Some([3, 0, 0]));
 }
 
+/// A flood that the limit of a zone or VRF refuses, after those of its host and prefix have let it pass.
+#[test]
+fn what_is_refused_is_not_written() {
+    let open = || [Some(100), Some(100), Some(100)];
+    for measure in Measure::ALL {
+        let mut few: Limit = open();
+        few[measure as usize] = Some(1);
+        let zones = [(4, few)].into();
+        let vrfs = [(0, open())].into();
+        let lengths = [24, 56];
+        let all = limits_of(&Limits { host: open(), prefix: open(), lengths, zones, vrfs });
+        let it = flow(four(1, 0), 4, true);
+        assert!(all.may_begin(&it, 7).is_ok() && all.hold(&it, 7).is_ok());
+        let counts = || {
+            let words = [&all.hosts, &all.prefixes].map(|it| it.most_of(0..it.len(), 7));
+            (words, all.now(Of::Zone(4), 7), all.now(Of::Vrf(0), 7))
+        };
+        let before = counts();
+        let other = flow(four(2, 0), 4, true);
+        let reached = Reached { of: Of::Zone(4), measure };
+        assert_eq!(all.may_begin(&other, 7), Err(reached));
+        assert_eq!(all.hold(&other, 7), Err(reached));
+        assert_eq!((counts(), all.hosts.sums()), (before, [1, 1]));
+        // Another zone, and the next second.
+        assert!(all.may_begin(&flow(four(2, 0), 5, true), 7).is_ok());
+        assert_eq!(all.may_begin(&other, 8).is_ok(), measure == Measure::New);
+    }
+}
+
 #[test]
 fn refusals_are_counted_by_limit() {
     let all = FlowLimits::new(2, [[1, 2], [3, 4]]);
@@ -251,7 +280,9 @@ proptest! {
                     if model.flows.contains_key(&id) {
                         continue;
                     }
+                    let may = all.may_begin(&flow, tick);
                     let held = all.hold(&flow, tick);
+                    prop_assert_eq!(may, held.map(|_| ()));
                     prop_assert_eq!(held.map(|_| ()), model.begin(id, flow));
                     held.into_iter().for_each(|held| all.keep(of, held));
                 }
