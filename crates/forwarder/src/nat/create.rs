@@ -92,12 +92,29 @@ impl Maker<'_> {
                 Err(Drop::Nat44NoAddress)
             }
             Outbound::Static(number, StaticEnd { address, port }) => {
+                self.may_begin(first)?;
                 let uses = Uses { number, ..Uses::default() };
                 let port = port.unwrap_or(source_port);
                 self.make(first, uses, |_| Some(reply(address, port)))
             }
-            Outbound::By(policy) => self.by_policy(first, policy, vrf, reply),
+            Outbound::By(policy) => {
+                self.may_begin(first)?;
+                self.by_policy(first, policy, vrf, reply)
+            }
         }
+    }
+
+    /// Whether limits of flows let a packet begin one. They are asked first: what they refuse takes no mapping, no port
+    /// and no room of others. A flow that the packet has by rules is counted already, a segment in the middle of a
+    /// connection begins none, and what comes from an external end may need none.
+    fn may_begin(&self, first: &First<'_>) -> Result<(), Drop> {
+        let is_other = first.untranslated.is_some()
+            || !first.may_begin()
+            || self.nat.is_external(first.key.vrf, first.flow().source);
+        if is_other {
+            return Ok(());
+        }
+        self.side.may_begin(first.key, first.received, self.now)
     }
 
     /// A packet whose source a policy translates. `reply`: the key of its replies for an external end.
@@ -246,7 +263,13 @@ impl Maker<'_> {
                 Lease::Anybody => true,
                 Lease::Some => self.peers.admits(known.id, (source, source_port), by_policy()),
             };
-        if !is_let_in || !mappings.hold(known.id) {
+        if !is_let_in {
+            return None;
+        }
+        if let Err(reason) = self.may_begin(first) {
+            return Some(Err(reason));
+        }
+        if !mappings.hold(known.id) {
             return None;
         }
         let (number, mapping) = (policy.number, Some(known.id));
@@ -270,6 +293,9 @@ impl Maker<'_> {
         is_outside: bool,
     ) -> Option<Result<Ends, Drop>> {
         let Flow { source, destination_port, .. } = first.flow();
+        if let Err(reason) = self.may_begin(first) {
+            return Some(Err(reason));
+        }
         let (number, end) = it.reached(end, first.hash(it.is_by_source))?;
         let mut policies = self.nat.policies.iter();
         let by = policies.find(|by| by.instance == it.instance && by.has_subscriber(source));

@@ -54,6 +54,7 @@ mod nat44_blocks;
 mod nat44_errors;
 mod nat44_forged;
 mod nat44_forwards;
+mod nat44_limits;
 mod nat44_model;
 mod nat44_pcp;
 mod nat44_quota;

@@ -3,11 +3,13 @@
 //! The pair of zones of a flow has the zone of the interface that received its first packet in the upper byte. In the
 //! lower one is the zone to which it is half open, for SYN cookies.
 
-use stoa_tables::flow_table::{FlowEntry, FlowKey, NewFlow};
+use stoa_tables::flow_table::{FlowEntry, FlowKey, NewFlow, Tuple};
+use stoa_wire::protocol;
 
 use super::{Opened, Side};
+use crate::drops::Drop;
 use crate::flow::flows::Now;
-use crate::flow::limits::{Flow, Held, Of};
+use crate::flow::limits::{Flow, Held, Of, Reached};
 use crate::flow::profiles::without_profile;
 use crate::flow::timeouts::Class;
 
@@ -48,17 +50,49 @@ impl Side {
     #[inline(never)]
     fn hold_limited(&self, new: &NewFlow, now: Now) -> Result<Held, Opened> {
         let flow = limited(new.key, new.zone_pair, new.class);
-        self.flows.limits().hold(&flow, now.tick).map_err(|reached| match self.find(&new.key) {
-            // A packet of a flow that exists is not refused.
-            Some(found) => Opened::Existing(found),
-            None => {
-                self.flows.limits().count_refused(self.worker, reached);
-                if reached.of == Of::Host {
-                    self.count(|counts| counts.source_limited.add(1));
-                }
-                Opened::Drop(reached.of.reason())
-            }
-        })
+        let held = self.flows.limits().hold(&flow, now.tick);
+        held.map_err(|reached| self.refused_by(reached, &new.key))
+    }
+
+    /// Whether limits let a packet from an interface begin a flow: asked before a mapping, a port or room is taken for it.
+    /// Nothing is counted but the refusal.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    #[inline]
+    pub fn may_begin(&self, key: FlowKey, received: u32, now: Now) -> Result<(), Drop> {
+        if self.flows.limits().is_on() {
+            self.may_begin_limited(key, received, now)
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn may_begin_limited(&self, key: FlowKey, received: u32, now: Now) -> Result<(), Drop> {
+        let is_tcp = matches!(key.tuple, Tuple::Ip4(it) if it.protocol == protocol::TCP);
+        // NAT asks for SYNs alone.
+        let zone = self.flows.limits().zone_of(received);
+        let flow = Flow { key, zone, is_half_open: is_tcp };
+        let Err(reached) = self.flows.limits().may_begin(&flow, now.tick) else { return Ok(()) };
+        match self.refused_by(reached, &key) {
+            // Its own limits are asked where it goes on.
+            Opened::Existing(_) => Ok(()),
+            _ => Err(reached.of.reason()),
+        }
+    }
+
+    /// What becomes of a packet that a limit refuses. One of a flow that exists is not refused.
+    fn refused_by(&self, reached: Reached, key: &FlowKey) -> Opened {
+        if let Some(found) = self.find(key) {
+            return Opened::Existing(found);
+        }
+        self.flows.limits().count_refused(self.worker, reached);
+        if reached.of == Of::Host {
+            self.count(|counts| counts.source_limited.add(1));
+        }
+        Opened::Drop(reached.of.reason())
     }
 
     /// A flow that was counted was not created.
