@@ -1,5 +1,5 @@
 //! The lookup tables: longest-prefix match, exact match, packet classifier, flows, next hops, adjacencies,
-//! token buckets, timers, flow hashes.
+//! token buckets, counters, timers, flow hashes.
 //!
 //! Tables do not depend on packets. Workers read them without locks while one writer changes them
 //! in place: every shared cell is an atomic word in an arena that is allocated once (zeroed, and
@@ -28,6 +28,7 @@ mod pages;
 pub mod port_block;
 pub mod shared_bucket;
 mod sync;
+pub mod tagged_counters;
 pub mod timing_wheel;
 pub mod token_bucket;
 

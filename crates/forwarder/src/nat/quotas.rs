@@ -1,15 +1,12 @@
 //! What subscribers use of policies with quotas and without blocks of ports: a counter for each of them.
 //!
-//! A counter is a word with its subscriber and how many mappings or flows hold it, changed by compare-and-swap. Who
-//! holds it has its number: it stays where it is until all are gone, and is then free for another subscriber.
-//!
-//! A subscriber has two buckets, by a hash with a secret, and takes a counter of the emptier one: with twice as many
-//! counters as subscribers, one is free.
+//! A counter is a word with its subscriber and how many mappings or flows hold it ([`TaggedCounters`]). Who holds it has
+//! its number.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use stoa_engine::prepared::Prepared;
-use stoa_tables::flow_hash::fold_product;
+use stoa_tables::tagged_counters::{NotTaken, Place, TaggedCounters};
 use stoa_wire::protocol::{ICMP4, TCP, UDP};
 use zerocopy::FromZeros;
 
@@ -17,14 +14,8 @@ use zerocopy::FromZeros;
 pub const QUOTA: u32 = 1 << 28;
 const _: () = assert!(super::blocks::ROOM < QUOTA);
 
-/// Counters of a bucket.
-const BUCKET: usize = 8;
-/// How often a place is looked for that other workers take meanwhile.
-const TURNS: usize = 16;
-/// What the secret is mixed into: one of few bits, as in tests, spreads as well.
-const FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
-/// Bits of a word that count.
-const COUNT: u64 = 0xffff;
+/// Words with the subscriber in 48 bits, and what it holds in the others.
+type Counters = TaggedCounters<16>;
 
 /// The quotas of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +43,19 @@ struct Counter {
     protocols: [AtomicU16; 3],
 }
 
+impl Place for Counter {
+    fn word(&self) -> &AtomicU64 {
+        &self.word
+    }
+}
+
 /// The counters of all policies.
 pub struct Quotas {
     /// A power of two of them, once a policy has quotas. Memory is touched when it is used.
     counters: Prepared<Counter>,
     /// For how many subscribers there is room.
     capacity: u32,
-    /// Only this router knows them: nobody can fill the buckets of another one.
-    keys: [u64; 2],
+    tagged: Counters,
     /// How many subscribers hold something, by the number of the policy.
     subscribers: [AtomicU32; 256],
     /// How often a subscriber found no counter.
@@ -85,13 +81,12 @@ impl Quotas {
     pub fn new(capacity: u32, keys: [u64; 2]) -> Self {
         let subscribers = std::array::from_fn(|_| AtomicU32::new(0));
         let (counters, refused) = Default::default();
-        Self { counters, capacity, keys, subscribers, refused }
+        Self { counters, capacity, tagged: Counters::new(keys), subscribers, refused }
     }
 
     /// Makes room for the counters; whether there is memory. Only the control thread calls it.
     pub fn prepare(&self) -> bool {
-        let count = (self.capacity as usize).saturating_mul(2).next_power_of_two();
-        self.counters.prepare(count.clamp(2 * BUCKET, QUOTA as usize))
+        self.counters.prepare(Counters::places(self.capacity.into(), QUOTA as usize))
     }
 
     /// For how many subscribers there is room.
@@ -104,63 +99,22 @@ impl Quotas {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The first places of the two buckets of a subscriber, which differ.
-    fn buckets(&self, name: u64) -> [usize; 2] {
-        let [first, second] = self.keys;
-        // Twice: one product of neighbouring addresses, or of networks, does not spread them.
-        let hash = fold_product(name ^ first, (FACTORS[0] ^ second) | 1);
-        let hash = fold_product(hash ^ second, (FACTORS[1] ^ first.rotate_left(32)) | 1);
-        let mask = (self.counters.len() / BUCKET).saturating_sub(1);
-        let bucket = hash as usize & mask;
-        let other = bucket ^ ((hash >> 32) as usize | 1) & mask;
-        [bucket * BUCKET, other * BUCKET]
-    }
-
-    /// The place and word of the counter of a subscriber; otherwise of a free one, of the emptier bucket.
-    fn place(&self, name: u64) -> Option<(usize, u64)> {
-        let mut best = None;
-        for first in self.buckets(name) {
-            let (mut used, mut free) = (0, None);
-            let bucket = self.counters.get(first..first + BUCKET)?;
-            for (at, counter) in (first..).zip(bucket) {
-                let word = counter.word.load(Ordering::Acquire);
-                if word & COUNT == 0 {
-                    free = free.or(Some((at, word)));
-                } else if word & !COUNT == name {
-                    return Some((at, word));
-                } else {
-                    used += 1;
-                }
-            }
-            let is_better = best.is_none_or(|(least, _)| used < least);
-            best = free.filter(|_| is_better).map(|free| (used, free)).or(best);
-        }
-        best.map(|(_, free)| free)
-    }
-
     /// The counter of a subscriber, with one hold more: that which it has, or a free one.
     fn count(&self, name: u64, most: u64) -> Result<usize, NoHold> {
-        // Each turn but the last has lost a place to another worker.
-        for _ in 0..TURNS {
-            let Some((at, word)) = self.place(name) else { break };
-            let is_known = word & COUNT > 0;
-            if is_known && word & COUNT >= most {
-                return Err(NoHold::OverQuota);
-            }
-            let next = if is_known { word + 1 } else { name | 1 };
-            let changed = self.counters.get(at).is_some_and(|it| {
-                let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-                it.word.compare_exchange(word, next, success, failure).is_ok()
-            });
-            if changed {
-                if !is_known {
+        let tag = self.tagged.exact(self.counters.len(), name);
+        match self.tagged.take(&self.counters, tag, most) {
+            Ok(taken) => {
+                if taken.is_first {
                     self.subscribers[policy_of(name)].fetch_add(1, Ordering::Relaxed);
                 }
-                return Ok(at);
+                Ok(taken.place)
+            }
+            Err(NotTaken::Most) => Err(NoHold::OverQuota),
+            Err(NotTaken::Full | NotTaken::Contended) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                Err(NoHold::Full)
             }
         }
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        Err(NoHold::Full)
     }
 
     /// Counts a mapping or flow of a source, as far as its quotas allow. The number of the hold.
@@ -169,7 +123,7 @@ impl Quotas {
     /// [`NoHold`].
     pub fn hold(&self, quota: &Quota, source: (u32, u16), protocol: u8) -> Result<u32, NoHold> {
         let [.., all] = quota.ports;
-        let most = u64::from(all.unwrap_or(u32::MAX)).min(COUNT);
+        let most = u64::from(all.unwrap_or(u32::MAX));
         let place = self.count(name_of(quota, source), most)?;
         let hold = QUOTA | place as u32;
         let at = place_of(protocol);
@@ -193,10 +147,8 @@ impl Quotas {
         if let Some(of) = place_of(protocol).and_then(|at| counter.protocols.get(at)) {
             let _ = of.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
         }
-        let less = |word: u64| (word & COUNT > 0).then(|| word - 1);
-        let before = counter.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
-        if let Ok(word) = before
-            && word & COUNT == 1
+        if let Some(word) = Counters::give_back(&counter.word)
+            && Counters::count(word) == 1
         {
             self.subscribers[policy_of(word)].fetch_sub(1, Ordering::Relaxed);
         }

@@ -1,28 +1,22 @@
 //! What is counted of flows: one counter, and an exact table of counters of hosts or prefixes.
 //!
-//! A counter of the table is a word with the tag of its host and how many flows it has, changed by compare-and-swap.
-//! A flow keeps the place of its counter, which stays where it is until the last flow is gone, and is then free for
-//! another host. A host has two buckets by a hash with a secret, and takes a counter of the emptier one: with twice as
-//! many counters as flows, one is free.
+//! A counter of the table is a word with the tag of its host and how many flows it has ([`TaggedCounters`]). A flow keeps
+//! the place of its counter.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use stoa_engine::prepared::Prepared;
-use stoa_tables::flow_hash::fold_product;
+use stoa_tables::tagged_counters::{NotTaken, Place, TaggedCounters};
 use zerocopy::FromZeros;
 
 use super::{Measure, UNLIMITED};
 
-/// Counters of a bucket.
-const BUCKET: usize = 8;
 /// The most counters of a table; a flow keeps the number of one in 32 bits.
 const COUNTERS: usize = 1 << 27;
 /// How often a word is read again that other workers change meanwhile.
 const TURNS: usize = 16;
-/// What the secret is mixed into.
-const FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
-/// Bits of a word that count flows: more than all tables have. The others are the tag.
-const LIVE: u64 = (1 << 26) - 1;
+/// Words that count flows in more bits than all tables have. The others are the tag of a host or prefix.
+type Tagged = TaggedCounters<26>;
 
 /// What somebody may have; [`UNLIMITED`]: as much as there is room.
 pub(super) struct Bounds([AtomicU32; Measure::ALL.len()]);
@@ -69,6 +63,12 @@ pub(super) struct Counted {
     _rest: u32,
 }
 
+impl Place for Counted {
+    fn word(&self) -> &AtomicU64 {
+        &self.word
+    }
+}
+
 fn split(new: u64) -> (u32, u32) {
     ((new >> 32) as u32, new as u32)
 }
@@ -77,7 +77,7 @@ impl Counted {
     /// What it has now, by [`Measure`].
     pub(super) fn now(&self, tick: u32) -> [u32; Measure::ALL.len()] {
         let (at, new) = split(self.new.load(Relaxed));
-        let live = (self.word.load(Relaxed) & LIVE) as u32;
+        let live = Tagged::count(self.word.load(Relaxed)) as u32;
         [live, self.half_open.load(Relaxed), if at == tick { new } else { 0 }]
     }
 
@@ -99,7 +99,7 @@ impl Counted {
     /// Counts a flow whose counter is known.
     pub(super) fn take(&self, bounds: &Bounds, it: Beginning) -> Result<(), Measure> {
         let most = if it.new_at.is_some() { bounds.get(Measure::Live) } else { UNLIMITED };
-        let before = self.word.fetch_add(1, Relaxed) & LIVE;
+        let before = Tagged::count(self.word.fetch_add(1, Relaxed));
         if before >= most.into() {
             self.drop_live();
             return Err(Measure::Live);
@@ -153,8 +153,7 @@ impl Counted {
     }
 
     fn drop_live(&self) {
-        let less = |word: u64| (word & LIVE > 0).then(|| word - 1);
-        let _ = self.word.fetch_update(Relaxed, Relaxed, less);
+        Tagged::give_back(&self.word);
     }
 
     /// A flow that it counts is half open no longer.
@@ -175,21 +174,19 @@ impl Counted {
 pub(super) struct Counters {
     /// A power of two of them, once somebody is limited. Memory is touched when it is used.
     all: Prepared<Counted>,
-    /// Only this router knows them: nobody can fill the buckets of others.
-    keys: [u64; 2],
+    tagged: Tagged,
     pub(super) bounds: Bounds,
 }
 
 impl Counters {
     pub(super) fn new(keys: [u64; 2]) -> Self {
         let (all, bounds) = Default::default();
-        Self { all, keys, bounds }
+        Self { all, tagged: Tagged::new(keys), bounds }
     }
 
     /// Makes room for the counters of so many flows; whether there is memory. Only the control thread calls it.
     pub(super) fn prepare(&self, flows: u64) -> bool {
-        let count = usize::try_from(flows).unwrap_or(COUNTERS).saturating_mul(2);
-        self.all.prepare(count.next_power_of_two().clamp(2 * BUCKET, COUNTERS))
+        self.all.prepare(Tagged::places(flows, COUNTERS))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -202,74 +199,29 @@ impl Counters {
         self.all.get(place)
     }
 
-    /// The first places of the two buckets of a name, which differ, and its tag.
-    fn buckets(&self, [name, context]: [u64; 2]) -> ([usize; 2], u64) {
-        let [first, second] = self.keys;
-        let hash = fold_product(name ^ first, (FACTORS[0] ^ second) | 1);
-        let hash = fold_product(hash ^ second ^ context, (FACTORS[1] ^ first.rotate_left(32)) | 1);
-        let tag = fold_product(hash ^ first, (FACTORS[0] ^ second.rotate_left(17)) | 1);
-        let mask = (self.all.len() / BUCKET).saturating_sub(1);
-        let bucket = hash as usize & mask;
-        let other = bucket ^ ((hash >> 32) as usize | 1) & mask;
-        ([bucket * BUCKET, other * BUCKET], tag & !LIVE)
-    }
-
-    /// The place and word of the counter of a name; otherwise of a free one, of the emptier bucket. One that had the
-    /// same tag last comes first: it may know how many flows were new.
-    fn place(&self, (buckets, tag): ([usize; 2], u64)) -> Option<(usize, u64)> {
-        let mut best: Option<((bool, usize), (usize, u64))> = None;
-        for first in buckets {
-            let (mut used, mut free) = (0, None);
-            for (at, counter) in (first..).zip(self.all.get(first..first + BUCKET)?) {
-                let word = counter.word.load(Relaxed);
-                let is_same = word & !LIVE == tag;
-                if word & LIVE > 0 && is_same {
-                    return Some((at, word));
-                } else if word & LIVE > 0 {
-                    used += 1;
-                } else if free.is_none() || is_same {
-                    free = Some((!is_same, (at, word)));
-                }
-            }
-            if let Some((is_other, free)) = free
-                && best.is_none_or(|(least, _)| (is_other, used) < least)
-            {
-                best = Some(((is_other, used), free));
-            }
-        }
-        best.map(|(_, free)| free)
-    }
-
     /// The limit that a flow of a name would exceed. It only reads.
     pub(super) fn refusal(&self, name: [u64; 2], is_half_open: bool, tick: u32) -> Option<Measure> {
-        let of = self.buckets(name);
-        let (place, word) = self.place(of)?;
-        let is_known = word & !LIVE == of.1;
+        let name = self.tagged.name(self.all.len(), name);
+        let (place, _, is_known) = self.tagged.find(&self.all, name)?;
         self.all.get(place)?.refusal(&self.bounds, is_half_open, (tick, is_known))
     }
 
     /// Counts a flow of a name; the place of its counter. `None`: no counter is free, and the flow is not counted. A
     /// new one that other workers are always ahead of is refused.
     pub(super) fn take(&self, name: [u64; 2], it: Beginning) -> Result<Option<usize>, Measure> {
-        let of = self.buckets(name);
+        let name = self.tagged.name(self.all.len(), name);
         let most = if it.new_at.is_some() { self.bounds.get(Measure::Live) } else { UNLIMITED };
-        for _ in 0..TURNS {
-            let Some((place, word)) = self.place(of) else { return Ok(None) };
-            let Some(counter) = self.all.get(place) else { return Ok(None) };
-            if word & LIVE >= most.into() {
-                return Err(Measure::Live);
-            }
-            // The last flow of another one may have gone with the same count: the tag is compared, too.
-            let next = if word & LIVE > 0 { word + 1 } else { of.1 | 1 };
-            if counter.word.compare_exchange(word, next, Relaxed, Relaxed).is_err() {
-                continue;
-            }
-            if word & !LIVE != of.1 {
-                counter.new.store(0, Relaxed);
-            }
-            return counter.take_rest(&self.bounds, it).map(|()| Some(place));
+        let taken = match self.tagged.take(&self.all, name, most.into()) {
+            Ok(taken) => taken,
+            Err(NotTaken::Most) => return Err(Measure::Live),
+            Err(NotTaken::Contended) if it.new_at.is_some() => return Err(Measure::Live),
+            Err(NotTaken::Full | NotTaken::Contended) => return Ok(None),
+        };
+        let Some(counter) = self.all.get(taken.place) else { return Ok(None) };
+        if taken.is_other {
+            counter.new.store(0, Relaxed);
         }
-        if it.new_at.is_some() { Err(Measure::Live) } else { Ok(None) }
+        counter.take_rest(&self.bounds, it).map(|()| Some(taken.place))
     }
 
     /// The most that any of some counters has, by [`Measure`].
