@@ -10,6 +10,7 @@ use super::capability::{Capability, Start, Step, Verbs};
 use super::desired::FlowLimits;
 use super::forwarder_state::ForwarderState;
 use super::limit_listing::limit;
+use crate::acl::flow_vrf;
 use crate::flow::limits::{Limit, Limits, Measure, Of};
 
 /// Seconds between two lines in the log about one limit.
@@ -131,7 +132,9 @@ impl ForwarderState {
             u8::try_from(slot).ok().map(Of::Vrf)
         });
         let FlowLimits { host, prefix, lengths, .. } = *desired;
-        (Limits { host, prefix, lengths, zones, vrfs }, names)
+        let key = |slot: &u8| Some((*slot, flow_vrf(self.vrfs.get(usize::from(*slot))?.id)));
+        let vrf_keys = vrfs.keys().filter_map(key).collect();
+        (Limits { host, prefix, lengths, zones, vrfs, vrf_keys }, names)
     }
 
     /// Has workers keep the limits that are desired. Zones and VRFs have their numbers.
@@ -140,11 +143,19 @@ impl ForwarderState {
         let (limits, names) = self.numbered(desired);
         let state = &mut self.capabilities.flow_limits;
         state.limits.clone_from(desired);
-        state
-            .logged
-            .retain(|(of, _), _| names.contains_key(of) || matches!(of, Of::Host | Of::Prefix));
-        state.names = names;
         let flows = &self.shared.flows;
+        // What a zone or VRF of before has refused by the same number is no news of this one.
+        let is_same = |of: &Of| {
+            let name = names.get(of);
+            matches!(of, Of::Host | Of::Prefix) || name.is_some() && name == state.names.get(of)
+        };
+        state.logged.retain(|(of, _), _| is_same(of));
+        for (of, _) in limits.all() {
+            for (at, refused) in flows.limits().refused(of).into_iter().enumerate() {
+                state.logged.entry((of, at)).or_insert((None, refused));
+            }
+        }
+        state.names = names;
         if flows.limits().get() == limits {
             return;
         }

@@ -16,7 +16,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use stoa_engine::INTERFACES;
@@ -76,6 +76,8 @@ pub struct FlowLimits {
     prefixes: Counters,
     zones: Box<[Numbered]>,
     vrfs: Box<[Numbered]>,
+    /// The VRFs of the slots, as in keys of flows: flows of one that had the slot before do not count.
+    vrf_keys: Box<[AtomicU16]>,
     /// What flows hold, IPv4 and IPv6.
     held: [FlowWords<3>; 2],
     /// The numbers of the zones of interfaces; 0: in none.
@@ -108,7 +110,7 @@ fn network(key: &FlowKey, [ip4, ip6]: [u8; 2]) -> u64 {
 /// The name of a host or prefix for a table.
 fn name(key: &FlowKey, lengths: [u8; 2]) -> [u64; 2] {
     let length = lengths[usize::from(key.is_ip6())];
-    let context = u32::from(key.vrf & VRF_SLOT) | u32::from(length) << 16;
+    let context = u32::from(key.vrf) | u32::from(length) << 16;
     [network(key, lengths), u64::from(context) << 1 | u64::from(key.is_ip6())]
 }
 
@@ -130,6 +132,7 @@ impl FlowLimits {
             prefixes,
             zones: numbered(),
             vrfs: numbered(),
+            vrf_keys: (0..NUMBERS as u16).map(AtomicU16::new).collect(),
             held: Default::default(),
             zone_of: Prepared::default(),
             refusals: (0..workers).map(|_| refusals()).collect(),
@@ -145,7 +148,7 @@ impl FlowLimits {
             let mut all = self.held.iter().zip(capacities);
             all.all(|(held, capacity)| held.prepare(capacity))
         };
-        (!limits.is_any() || is_held())
+        (!limits.is_any() || is_held() && self.zone_of.prepare(INTERFACES))
             && (!is_any(&limits.host) || self.hosts.prepare(flows))
             && (!is_any(&limits.prefix) || self.prefixes.prepare(flows))
     }
@@ -159,6 +162,10 @@ impl FlowLimits {
             for (number, it) in (0..=u8::MAX).zip(all) {
                 it.bounds.set(bounds(of.get(&number)));
             }
+        }
+        for (slot, key) in (0..=u8::MAX).zip(&self.vrf_keys) {
+            let now = limits.vrf_keys.get(&slot).copied();
+            key.store(now.unwrap_or(slot.into()), Ordering::Relaxed);
         }
         self.lengths
             .iter()
@@ -237,7 +244,16 @@ impl FlowLimits {
         if zone > 0 {
             reached(Of::Zone(zone), of(&self.zones[usize::from(zone)]))?;
         }
-        reached(Of::Vrf(vrf), of(&self.vrfs[usize::from(vrf)]))
+        match self.is_of_slot(&flow.key) {
+            true => reached(Of::Vrf(vrf), of(&self.vrfs[usize::from(vrf)])),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the VRF of a flow is the one that has its slot now.
+    fn is_of_slot(&self, key: &FlowKey) -> bool {
+        let slot = usize::from(key.vrf & VRF_SLOT);
+        self.vrf_keys.get(slot).is_some_and(|it| it.load(Ordering::Relaxed) == key.vrf)
     }
 
     /// Counts a flow that begins in the second `tick`; what it then holds.
@@ -288,7 +304,7 @@ impl FlowLimits {
             held.0[2] |= OF_ZONE | u32::from(zone);
         }
         let of_vrf = &self.vrfs[usize::from(vrf)];
-        if of_vrf.bounds.is_any() {
+        if of_vrf.bounds.is_any() && self.is_of_slot(&flow.key) {
             of_vrf.counted.take(&of_vrf.bounds, it).map_err(reached(Of::Vrf(vrf)))?;
             held.0[2] |= OF_VRF | u32::from(vrf) << 8;
         }
@@ -326,7 +342,8 @@ impl FlowLimits {
     #[inline]
     pub fn keep(&self, (is_ip4, id): (bool, u32), held: Held) {
         if held != Held::default() {
-            self.of_family(is_ip4).store(id, held.0);
+            let is_kept = self.of_family(is_ip4).store(id, held.0);
+            debug_assert!(is_kept, "what is not kept would never be given back");
         }
     }
 

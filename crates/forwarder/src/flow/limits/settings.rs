@@ -84,6 +84,8 @@ pub struct Limits {
     pub zones: BTreeMap<u8, Limit>,
     /// Of VRFs by their slots.
     pub vrfs: BTreeMap<u8, Limit>,
+    /// These VRFs as in keys of flows; without it, the slot alone.
+    pub vrf_keys: BTreeMap<u8, u16>,
 }
 
 pub(super) fn is_any(limit: &Limit) -> bool {
@@ -108,6 +110,7 @@ impl Limits {
     /// Whether the same flows are counted for the same.
     pub(super) fn counts_as(&self, other: &Self) -> bool {
         self.all().map(|it| it.0).eq(other.all().map(|it| it.0))
+            && self.vrf_keys == other.vrf_keys
             && (self.lengths == other.lengths || !is_any(&self.prefix))
     }
 }

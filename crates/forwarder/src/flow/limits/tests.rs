@@ -67,6 +67,35 @@ fn hosts_and_prefixes_are_counted_by_vrf() {
 }
 
 #[test]
+fn flows_of_a_vrf_that_has_gone_count_for_no_other() {
+    let of_key = |key: u16| Limits {
+        host: live(2),
+        vrfs: [(3, live(1))].into(),
+        vrf_keys: [(3, key)].into(),
+        ..Limits::default()
+    };
+    let all = limits_of(&of_key(0x103));
+    let held = all.hold(&flow(four(1, 0x103), 0, false), 7).unwrap();
+    all.keep((true, 1), held);
+    let vrf = Err(Reached { of: Of::Vrf(3), measure: Measure::Live });
+    assert_eq!(all.hold(&flow(four(2, 0x103), 0, false), 7), vrf);
+    // Another VRF gets the slot: what is left of the one before is counted anew, for its host alone.
+    let version = all.version();
+    set(&all, &of_key(0x203));
+    assert_ne!(all.version(), version);
+    all.recount((true, 1), &flow(four(1, 0x103), 0, false));
+    assert_eq!(all.now(Of::Vrf(3), 7).unwrap()[0], 0);
+    for _ in 0..2 {
+        let new = all.hold(&flow(four(1, 0x203), 0, false), 7);
+        new.into_iter().for_each(|held| all.give_back(held));
+    }
+    assert!(all.hold(&flow(four(1, 0x203), 0, false), 7).is_ok());
+    assert_eq!(all.hold(&flow(four(2, 0x203), 0, false), 7), vrf);
+    all.end((true, 1));
+    assert_eq!(all.hosts.sums()[0], 1);
+}
+
+#[test]
 fn half_open_and_new_flows_have_limits_of_their_own() {
     let zones = [(5, [None, Some(2), Some(3)])].into();
     let all = limits_of(&Limits { zones, ..Limits::default() });
@@ -107,7 +136,14 @@ fn what_is_refused_is_not_written() {
         let zones = [(4, few)].into();
         let vrfs = [(0, open())].into();
         let lengths = [24, 56];
-        let all = limits_of(&Limits { host: open(), prefix: open(), lengths, zones, vrfs });
+        let all = limits_of(&Limits {
+            host: open(),
+            prefix: open(),
+            lengths,
+            zones,
+            vrfs,
+            ..Limits::default()
+        });
         let it = flow(four(1, 0), 4, true);
         assert!(all.may_begin(&it, 7).is_ok() && all.hold(&it, 7).is_ok());
         let counts = || {
@@ -249,7 +285,14 @@ fn any_limits() -> impl Strategy<Value = Limits> {
     let lengths = prop::sample::select(vec![[24, 56], [22, 55], [32, 64], [8, 16]]);
     let named = || prop::collection::btree_map(0..4_u8, any_limit(), 0..3);
     (any_limit(), any_limit(), lengths, named(), named()).prop_map(
-        |(host, prefix, lengths, zones, vrfs)| Limits { host, prefix, lengths, zones, vrfs },
+        |(host, prefix, lengths, zones, vrfs)| Limits {
+            host,
+            prefix,
+            lengths,
+            zones,
+            vrfs,
+            ..Limits::default()
+        },
     )
 }
 

@@ -171,6 +171,7 @@ fn any_limits() -> impl Strategy<Value = Limits> {
         lengths,
         zones,
         vrfs,
+        ..Limits::default()
     })
 }
 
