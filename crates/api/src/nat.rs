@@ -16,9 +16,9 @@ pub const PREFIX_LENGTH_MOST: u32 = 64;
 /// The most static mappings of all instances.
 pub const MAPPINGS: usize = 65_536;
 
-/// The most backends of a static mapping, and the greatest part of the connections that one has.
+/// The most backends of a static mapping.
 pub const BACKENDS: usize = 32;
-/// As above.
+/// The greatest part of the connections that a backend has.
 pub const WEIGHT: u8 = 100;
 
 /// The most external addresses of the pools of a policy.
@@ -34,20 +34,19 @@ pub const BLOCKS: u64 = 2_097_152;
 /// Ports of a block, at least: a host with fewer can hardly open a web page.
 pub const BLOCK_SIZE_LEAST: u32 = 32;
 
-/// Blocks that a subscriber may have where no other number is configured, and at most.
+/// Blocks that a subscriber may have where no other number is configured.
 pub const BLOCKS_OF_SUBSCRIBER: u32 = 4;
-/// As above.
+/// Blocks that a subscriber may have at most.
 pub const BLOCKS_OF_SUBSCRIBER_MOST: u32 = 32;
 
-/// Seconds for which a block without ports in use stays with its subscriber (RFC 6888 REQ-8), by default and at most.
+/// Seconds for which a block without ports in use stays with its subscriber (RFC 6888 REQ-8) by default.
 pub const BLOCK_TIMEOUT_S: u32 = 120;
-/// As above: a day.
+/// The same at most: a day.
 pub const BLOCK_TIMEOUT_MOST_S: u32 = 86_400;
 
-/// Seconds of a lease of a mapping (PCP, NAT-PMP) where nothing else is configured: at least and at most (RFC 6887
-/// section 15).
+/// Seconds of a lease of a mapping (PCP, NAT-PMP) at least, where nothing else is configured (RFC 6887 section 15).
 pub const LEASE_LEAST_S: u32 = 120;
-/// As above: a day.
+/// Seconds of such a lease at most: a day.
 pub const LEASE_MOST_S: u32 = 86_400;
 
 /// Leases of a host where nothing else is configured.

@@ -21,9 +21,9 @@ use core::net::Ipv6Addr;
 use crate::build_error::prefix_of;
 use crate::{BuildError, nat_pmp};
 
-/// The UDP port of servers, and that of clients for announcements (RFC 6887 section 19.5).
+/// The UDP port of servers (RFC 6887 section 19.5).
 pub const PORT: u16 = 5351;
-/// As above.
+/// The UDP port of clients, which receive announcements (RFC 6887 section 19.5).
 pub const CLIENT_PORT: u16 = 5350;
 /// The version of RFC 6887.
 pub const VERSION: u8 = 2;
@@ -95,9 +95,9 @@ pub enum ResultCode {
     ExcessiveRemotePeers = 13,
 }
 
-/// Seconds after which a refused client may ask the same again (RFC 6887 section 7.4): 30 minutes, or 30 seconds.
+/// Seconds after which a refused client may ask the same again, if nothing but a change helps (RFC 6887 section 7.4).
 const LONG_S: u32 = 1_800;
-/// As above.
+/// The same for a refusal that may soon be over.
 const SHORT_S: u32 = 30;
 
 impl ResultCode {

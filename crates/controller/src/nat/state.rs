@@ -251,6 +251,20 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
         "Subscribers with port sets or ports of a quota",
         subscribers,
     )?;
+    backend_metrics(listed, page)?;
+    port_control_metrics(listed, page)?;
+    let ways =
+        [("out", listed.out_packets, listed.out_bytes), ("in", listed.in_packets, listed.in_bytes)];
+    let of = |direction: &str| [("direction", direction.to_owned())];
+    let packets = ways.iter().map(|(direction, packets, _)| (of(direction), *packets));
+    page.counters("nat44_translated", "packets", "Packets that were translated", packets)?;
+    let bytes = ways.iter().map(|(direction, _, bytes)| (of(direction), *bytes));
+    page.counters("nat44_translated", "bytes", "Bytes of these IP packets", bytes)?;
+    nptv6::metrics(listed, page)
+}
+
+/// What hosts have that share a service.
+fn backend_metrics(listed: &v1::ListNatReply, page: &mut Page<'_>) -> fmt::Result {
     let backends = listed.mappings.iter().filter_map(|it| Some((it.mapping.as_ref()?, it)));
     let backends = backends.filter(|(mapping, _)| !mapping.backends.is_empty());
     let backends = backends.take(METRICS).flat_map(|(mapping, it)| {
@@ -264,16 +278,7 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
             (labels, *flows as f64)
         })
     });
-    page.gauges("nat44_backend_flows", "", "Flows of a host that shares a service", backends)?;
-    port_control_metrics(listed, page)?;
-    let ways =
-        [("out", listed.out_packets, listed.out_bytes), ("in", listed.in_packets, listed.in_bytes)];
-    let of = |direction: &str| [("direction", direction.to_owned())];
-    let packets = ways.iter().map(|(direction, packets, _)| (of(direction), *packets));
-    page.counters("nat44_translated", "packets", "Packets that were translated", packets)?;
-    let bytes = ways.iter().map(|(direction, _, bytes)| (of(direction), *bytes));
-    page.counters("nat44_translated", "bytes", "Bytes of these IP packets", bytes)?;
-    nptv6::metrics(listed, page)
+    page.gauges("nat44_backend_flows", "", "Flows of a host that shares a service", backends)
 }
 
 /// What hosts have asked for.
