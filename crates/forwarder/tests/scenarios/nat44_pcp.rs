@@ -225,7 +225,9 @@ fn a_suggested_port_is_given_if_it_is_free() {
     assert_ne!(other.external.1, 7_777);
     // Another address than those of the policy, and a port outside of its range.
     let far = Ask { external: (host4(2), 9_000), internal: 4002, ..map(UDP, 0) };
+    let before = mappings(&mut lab).len();
     assert_eq!(result(&mut lab, &far.clone().with(2, &[])), 11);
+    assert_eq!(mappings(&mut lab).len(), before, "no port is held");
     assert_eq!(ask(&mut lab, &far).external, (POOL, 9_000));
     let low = Ask { external: (POOL, 80), internal: 4003, ..map(UDP, 0) };
     assert_eq!(result(&mut lab, &low.with(2, &[])), 11);

@@ -12,7 +12,7 @@ use super::leases::{Asker, Holder, Key, Lease, merged};
 use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::nat::mappings::{End, RemotePeer};
-use crate::nat::{Places, Wish};
+use crate::nat::{Allocation, Places, Wish};
 
 /// How often a mapping is looked for that a worker makes or ends meanwhile.
 const TURNS: usize = 4;
@@ -217,6 +217,12 @@ impl ForwarderState {
         else {
             return Err(Drop::Nat44NoAddress);
         };
+        let has_one_address = !matches!(policy.allocation, Allocation::Blocks(..));
+        let is_other = |it| policy.external_of((key.address, key.vrf)) != Some(it);
+        if is_only && has_one_address && suggested.address.is_some_and(is_other) {
+            // No mapping is made in vain: it would hold a port for some seconds.
+            return Err(Drop::Nat44NoPort);
+        }
         let port = if suggested.port == 0 { key.port } else { suggested.port };
         let wish = Wish { port, is_only: is_only && suggested.port != 0 };
         let now = shared.flows.now(clock::tsc());
