@@ -257,8 +257,9 @@ impl Maker<'_> {
         };
         // Hosts inside could send to the internal end as well: two of them that open a way for each other need no more
         // than that.
+        let lease = mappings.lease_of(known.id);
         let is_let_in = !is_outside
-            || match mappings.lease_of(known.id) {
+            || match lease {
                 Lease::No => by_policy(),
                 Lease::Anybody => true,
                 Lease::Some => self.peers.admits(known.id, (source, source_port), by_policy()),
@@ -269,7 +270,9 @@ impl Maker<'_> {
         if let Err(reason) = self.may_begin(first) {
             return Some(Err(reason));
         }
-        if !mappings.hold(known.id) {
+        let is_held =
+            if is_outside { mappings.hold_by(known.id, lease) } else { mappings.hold(known.id) };
+        if !is_held {
             return None;
         }
         let (number, mapping) = (policy.number, Some(known.id));

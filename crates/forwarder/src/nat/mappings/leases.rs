@@ -32,12 +32,24 @@ pub enum Lease {
     Some,
 }
 
+impl Lease {
+    fn of(word: u32) -> Self {
+        if word & LEASED == 0 {
+            Self::No
+        } else if word & RESTRICTED == 0 {
+            Self::Anybody
+        } else {
+            Self::Some
+        }
+    }
+}
+
 /// Which flows of a mapping end, of those that came in by a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// None.
     No,
-    /// Those that neither [`RemotePeers`](super::RemotePeers) nor the policy let in any more: a lease is left, or a narrower one.
+    /// Those that neither [`RemotePeers`](super::RemotePeers) nor the policy let in any more: a lease lets in fewer.
     Others,
     /// All that the policy does not let in: no lease is left.
     All,
@@ -99,11 +111,15 @@ impl Mappings {
 
     /// Whom the lease of a mapping lets in.
     pub fn lease_of(&self, id: u32) -> Lease {
-        match self.count(id).map_or(0, |word| word.load(Ordering::Relaxed)) {
-            word if word & LEASED == 0 => Lease::No,
-            word if word & RESTRICTED == 0 => Lease::Anybody,
-            _ => Lease::Some,
-        }
+        Lease::of(self.count(id).map_or(0, |word| word.load(Ordering::Relaxed)))
+    }
+
+    /// Counts one more flow, which such a lease lets in; `false`: it is another lease by now, or the mapping has ended.
+    /// A lease that ends knows of this flow, or the flow knows of the end.
+    pub fn hold_by(&self, id: u32, lease: Lease) -> bool {
+        let is_room = |word: u32| word & COUNT != OVER && word & COUNT < COUNT;
+        let more = |word: u32| (Lease::of(word) == lease && is_room(word)).then(|| word + 1);
+        self.change(id, more).is_some()
     }
 
     /// Which flows end that came in by a lease of the mapping.

@@ -47,8 +47,9 @@ fn a_lease_keeps_a_mapping_without_flows() {
     assert_eq!(all.lease_of(id), Lease::Anybody);
     assert!(!owner.end_one(&all, id, 100), "it is leased");
     assert_eq!(all.of_external(end(5001)).map(|it| it.flows), Some(0));
-    // Flows come and go.
-    assert!(all.hold(id) && all.hold(id));
+    // Flows come and go. One that another lease would let in does not come.
+    assert!(all.hold_by(id, Lease::Anybody) && all.hold(id));
+    assert!(!all.hold_by(id, Lease::Some) && !all.hold_by(id, Lease::No));
     all.release(id);
     assert_eq!(all.of_external(end(5001)).map(|it| it.flows), Some(1));
     assert!(all.end_lease(id) && all.ending(id) == Ending::All, "a flow is left");
@@ -57,6 +58,7 @@ fn a_lease_keeps_a_mapping_without_flows() {
     all.release(id);
     assert!(owner.end_one(&all, id, 100), "an ended lease keeps nothing");
     assert!(!all.lease(id, false) && !all.hold(id) && !all.end_lease(id));
+    assert!(!all.hold_by(id, Lease::No), "it is over");
     assert_eq!((all.of_external(end(5001)), all.live()), (None, 0));
     // The next mapping with the number begins without a mark.
     let other = unused(&all, &mut owner, 5002);
