@@ -1,10 +1,10 @@
 //! Exact counters for names that come and go, which several threads share without a lock: how many flows a host has, or
 //! how many ports a subscriber.
 //!
-//! A place is a word with the tag of a name and a count, changed by compare-and-swap. Whoever is counted keeps the number
-//! of the place, which belongs to the name until the last one is given back, and is then free for another name. A name
-//! has two buckets of places by a hash with a secret, so that nobody can fill the buckets of others, and takes a place
-//! of the emptier one: with twice as many places as names, one is free.
+//! A place is a word with the tag of a name and a count, changed by compare-and-swap. Whoever is counted keeps the
+//! number of the place, which belongs to the name until the last one is given back, and is then free for another name.
+//! A name has two buckets of places by a hash with a secret, so that nobody can fill the buckets of others, and takes a
+//! place of the emptier one: with twice as many places as names, one is free.
 //!
 //! ```text
 //! 63              BITS                 0
@@ -115,8 +115,8 @@ impl<const BITS: u32> TaggedCounters<BITS> {
         ([bucket * BUCKET, other * BUCKET], hash)
     }
 
-    /// Place and word of a name; otherwise of a free place, of the emptier bucket. One that had the name last comes first.
-    /// The flag says whether the place has the name, or had it last.
+    /// Place and word of a name; otherwise of a free place, of the emptier bucket. One that had the name last comes
+    /// first. The flag says whether the place has the name, or had it last.
     pub fn find<P: Place>(&self, places: &[P], name: Name) -> Option<(usize, u64, bool)> {
         let mut best: Option<((bool, usize), (usize, u64))> = None;
         for first in name.buckets {

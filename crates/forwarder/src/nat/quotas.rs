@@ -1,7 +1,7 @@
 //! What subscribers use of policies with quotas and without blocks of ports: a counter for each of them.
 //!
-//! A counter is a word with its subscriber and how many mappings or flows hold it ([`TaggedCounters`]). Who holds it has
-//! its number.
+//! A counter is a word with its subscriber and how many mappings or flows hold it ([`TaggedCounters`]). Who holds it
+//! has its number.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 

@@ -1,7 +1,7 @@
 //! What is counted of flows: one counter, and an exact table of counters of hosts or prefixes.
 //!
-//! A counter of the table is a word with the tag of its host and how many flows it has ([`TaggedCounters`]). A flow keeps
-//! the place of its counter.
+//! A counter of the table is a word with the tag of its host and how many flows it has ([`TaggedCounters`]). A flow
+//! keeps the place of its counter.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -81,7 +81,7 @@ impl Counted {
         [live, self.half_open.load(Relaxed), if at == tick { new } else { 0 }]
     }
 
-    /// The limit that a flow would exceed. It only reads. `is_known`: whether the counter is not another one's of before.
+    /// The limit that a flow would exceed. It only reads. `is_known`: whether the counter was nobody else's before.
     pub(super) fn refusal(
         &self,
         bounds: &Bounds,

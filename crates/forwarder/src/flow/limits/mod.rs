@@ -217,8 +217,8 @@ impl FlowLimits {
         self.lengths.each_ref().map(|it| it.load(Ordering::Relaxed))
     }
 
-    /// Whether a flow may begin in the second `tick`. Nothing is written: a flood that is refused leaves the counters to
-    /// other workers.
+    /// Whether a flow may begin in the second `tick`. Nothing is written: a flood that is refused leaves the counters
+    /// to other workers.
     ///
     /// # Errors
     /// The limit that is reached.

@@ -54,8 +54,8 @@ impl Side {
         held.map_err(|reached| self.refused_by(reached, &new.key))
     }
 
-    /// Whether limits let a packet from an interface begin a flow: asked before a mapping, a port or room is taken for it.
-    /// Nothing is counted but the refusal.
+    /// Whether limits let a packet from an interface begin a flow: asked before a mapping, a port or room is taken for
+    /// it. Nothing is counted but the refusal.
     ///
     /// # Errors
     /// The limit that is reached.
