@@ -20,7 +20,7 @@ use crate::sync::{AtomicU64, fence};
 
 /// Places of a bucket.
 pub const BUCKET: usize = if cfg!(loom) { 2 } else { 8 };
-/// How often a place is looked for that other threads take or change meanwhile.
+/// How often a place is looked for that other threads take or free meanwhile. A name that has a place needs one turn.
 const TURNS: usize = 16;
 /// What the secret is mixed into: one of few bits, as in tests, spreads as well.
 const FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93];
@@ -57,7 +57,7 @@ pub enum NotTaken {
     Most,
     /// All places of the buckets have other names, or there are no places.
     Full,
-    /// Other threads were always ahead.
+    /// Other threads took or freed each place that was found. It does not happen to a name that has a place.
     Contended,
 }
 
@@ -124,7 +124,7 @@ impl<const BITS: u32> TaggedCounters<BITS> {
             for (at, place) in (first..).zip(places.get(first..first + BUCKET)?) {
                 let word = place.word().load(Ordering::Acquire);
                 let is_same = word & !Self::COUNT == name.tag;
-                if Self::count(word) > 0 && is_same {
+                if Self::is_of(word, name) {
                     return Some((at, word, true));
                 } else if Self::count(word) > 0 {
                     used += 1;
@@ -153,30 +153,53 @@ impl<const BITS: u32> TaggedCounters<BITS> {
         for _ in 0..TURNS {
             let (place, word, is_known) = self.find(places, name).ok_or(NotTaken::Full)?;
             let counted = places.get(place).ok_or(NotTaken::Full)?.word();
-            if Self::count(word) >= most {
-                return Err(NotTaken::Most);
-            }
-            let is_first = Self::count(word) == 0;
-            // The last one of another name may have gone with the same count: the tag is compared, too.
-            let next = if is_first { name.tag | 1 } else { word + 1 };
-            if counted.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                continue;
-            }
-            if is_first {
-                // Of two threads that begin, one sees the other's place at least.
-                fence(Ordering::SeqCst);
-                let (taken, free) = (name.tag | 1, name.tag);
-                let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-                // One at which others count already stays.
-                if self.has_other(places, name, place)
-                    && counted.compare_exchange(taken, free, success, failure).is_ok()
-                {
-                    continue;
+            if Self::count(word) > 0 {
+                match Self::take_more(counted, name, most) {
+                    Ok(_) => return Ok(Taken { place, is_first: false, is_other: false }),
+                    Err(word) if Self::is_of(word, name) => return Err(NotTaken::Most),
+                    // The last one was given back meanwhile.
+                    Err(_) => continue,
                 }
             }
-            return Ok(Taken { place, is_first, is_other: !is_known });
+            if most == 0 {
+                return Err(NotTaken::Most);
+            }
+            if self.take_first(places, name, (place, word)) {
+                return Ok(Taken { place, is_first: true, is_other: !is_known });
+            }
         }
         Err(NotTaken::Contended)
+    }
+
+    /// Whether a word counts some of a name.
+    const fn is_of(word: u64, name: Name) -> bool {
+        Self::count(word) > 0 && word & !Self::COUNT == name.tag
+    }
+
+    /// Counts one more at a place of a name. It tries until the place has another name, or as many as it may have:
+    /// each time that it is too late, another thread has counted.
+    ///
+    /// # Errors
+    /// The word that lets none be counted.
+    fn take_more(counted: &AtomicU64, name: Name, most: u64) -> Result<u64, u64> {
+        let may_be = |word| Self::is_of(word, name) && Self::count(word) < most;
+        let more = |word: u64| may_be(word).then(|| word + 1);
+        counted.fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+    }
+
+    /// Counts the first one of a name at a free place, as long as it has this word; `false`: none is counted.
+    fn take_first<P: Place>(&self, places: &[P], name: Name, (place, word): (usize, u64)) -> bool {
+        let Some(counted) = places.get(place).map(P::word) else { return false };
+        let (taken, free) = (name.tag | 1, name.tag);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+        if counted.compare_exchange(word, taken, success, failure).is_err() {
+            return false;
+        }
+        // Of two threads that begin, one sees the other's place at least.
+        fence(Ordering::SeqCst);
+        // One at which others count already stays.
+        !self.has_other(places, name, place)
+            || counted.compare_exchange(taken, free, success, failure).is_err()
     }
 
     /// Whether a name has another place than this one.
@@ -185,10 +208,7 @@ impl<const BITS: u32> TaggedCounters<BITS> {
             let bucket = places.get(first..first + BUCKET).unwrap_or_default();
             (first..).zip(bucket)
         });
-        all.any(|(at, it)| {
-            let word = it.word().load(Ordering::Acquire);
-            at != place && Self::count(word) > 0 && word & !Self::COUNT == name.tag
-        })
+        all.any(|(at, it)| at != place && Self::is_of(it.word().load(Ordering::Acquire), name))
     }
 
     /// Gives one back, if any is counted; the word before.
@@ -258,6 +278,29 @@ mod loom_tests {
             };
             let mine = all.take(&places, name, 2).is_ok();
             assert!(mine != thread.join().unwrap());
+        });
+    }
+
+    /// All that is taken at a known place counts, whatever is given back there meanwhile.
+    #[test]
+    fn a_known_place_counts_all() {
+        type Counters = TaggedCounters<16>;
+        loom::model(|| {
+            let all = Counters::new([1, 2]);
+            let places: Arc<Vec<Word>> =
+                Arc::new((0..2 * BUCKET).map(|_| Word(AtomicU64::new(0))).collect());
+            let name = all.exact(2 * BUCKET, 7 << 16);
+            let known = all.take(&places, name, 9).unwrap().place;
+            let thread = {
+                let places = places.clone();
+                loom::thread::spawn(move || {
+                    assert_eq!(all.take(&places, name, 9).unwrap().place, known);
+                    assert!(Counters::give_back(places[known].word()).is_some());
+                })
+            };
+            assert_eq!(all.take(&places, name, 9).map(|it| it.place), Ok(known));
+            thread.join().unwrap();
+            assert_eq!(Counters::count(places[known].word().load(Ordering::Relaxed)), 2);
         });
     }
 }

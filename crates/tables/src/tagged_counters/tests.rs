@@ -162,7 +162,7 @@ fn threads_count_together() {
             let name = all.name(32, [(round ^ thread) % 5, 0]);
             match all.take(&places, name, MOST) {
                 Ok(taken) => held.push(taken.place),
-                Err(why) => assert_ne!(why, NotTaken::Full, "there are few names"),
+                Err(why) => assert_eq!(why, NotTaken::Most, "there is room for all names"),
             }
             if round % 7 > 2 && !held.is_empty() {
                 let place = held.swap_remove(round as usize % held.len());
@@ -179,4 +179,23 @@ fn threads_count_together() {
         (0..4).for_each(|thread| drop(scope.spawn(move || work(thread))));
     });
     assert_eq!(counts(&places), [0; 32]);
+}
+
+/// However many threads count one name at the same time, each of them counts.
+#[test]
+#[cfg_attr(miri, ignore)]
+fn no_thread_is_too_late_for_a_name() {
+    const EACH: u64 = 100_000;
+    let (all, places) = (Counters::new([5, 6]), some(32));
+    let name = all.name(32, [7, 0]);
+    let start = std::sync::Barrier::new(8);
+    let work = || {
+        start.wait();
+        (0..EACH).for_each(|_| assert!(all.take(&places, name, u64::MAX).is_ok()));
+    };
+    std::thread::scope(|scope| {
+        (0..8).for_each(|_| drop(scope.spawn(work)));
+    });
+    let counted: Vec<u64> = counts(&places).into_iter().filter(|it| *it > 0).collect();
+    assert_eq!(counted, [8 * EACH]);
 }
