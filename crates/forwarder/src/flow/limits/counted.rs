@@ -211,7 +211,15 @@ impl Counters {
     pub(super) fn take(&self, name: [u64; 2], it: Beginning) -> Result<Option<usize>, Measure> {
         let name = self.tagged.name(self.all.len(), name);
         let most = if it.new_at.is_some() { self.bounds.get(Measure::Live) } else { UNLIMITED };
-        let taken = match self.tagged.take(&self.all, name, most.into()) {
+        let mut taken = self.tagged.take(&self.all, name, most.into());
+        for _ in 0..TURNS {
+            // A flow that there is already is not left out: limits would let in one more.
+            if taken != Err(NotTaken::Contended) || it.new_at.is_some() {
+                break;
+            }
+            taken = self.tagged.take(&self.all, name, most.into());
+        }
+        let taken = match taken {
             Ok(taken) => taken,
             Err(NotTaken::Most) => return Err(Measure::Live),
             Err(NotTaken::Contended) if it.new_at.is_some() => return Err(Measure::Live),

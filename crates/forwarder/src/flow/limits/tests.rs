@@ -216,6 +216,35 @@ fn workers_share_limits_and_leave_nothing() {
     assert_eq!(all.now(Of::Vrf(0), 7).unwrap()[..2], [0, 0]);
 }
 
+/// New flows and flows that are counted anew, of one host: none is refused below the limit, and none is left out.
+#[test]
+#[cfg_attr(miri, ignore)]
+fn workers_leave_out_no_flow_of_a_host() {
+    const EACH: u32 = 20_000;
+    let most = Some(4 * EACH);
+    let all = limits_of(&Limits { host: [most, most, None], ..Limits::default() });
+    let start = std::sync::Barrier::new(4);
+    let work = |worker: u32| {
+        start.wait();
+        let it = flow(four(1, 0), 0, worker < 2);
+        for _ in 0..EACH {
+            let held = if worker.is_multiple_of(2) {
+                all.hold(&it, 7).unwrap()
+            } else {
+                all.hold_anyway(&it)
+            };
+            assert_ne!(held.0[0], 0);
+        }
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        (0..4).for_each(|worker| drop(scope.spawn(move || work(worker))));
+    });
+    assert_eq!(all.hosts.sums(), [4 * EACH, 2 * EACH].map(u64::from));
+    let host = Err(Reached { of: Of::Host, measure: Measure::Live });
+    assert_eq!(all.hold(&flow(four(1, 0), 0, false), 7), host, "as many as it may have");
+}
+
 #[test]
 #[cfg_attr(miri, ignore)]
 fn all_hosts_that_may_be_there_have_a_counter() {
