@@ -94,13 +94,11 @@ impl Mappings {
         self.change(id, ended).is_some_and(|before| before & COUNT > UNUSED)
     }
 
-    /// Ends flows of a lease that lets in fewer than before, with the next [`Self::end_flows_of_leases`]; whether there
-    /// are any flows.
+    /// Ends flows of a lease that lets in fewer than before, with the next [`Self::end_flows_of_leases`]: those that
+    /// there are, and those that workers let in which do not know yet who may send. `false`: no lease is for some.
     pub fn narrow_lease(&self, id: u32) -> bool {
-        let narrowed = |word: u32| {
-            let has_flows = word & COUNT > UNUSED && word & COUNT != OVER;
-            (word & RESTRICTED != 0 && has_flows).then_some(word | ENDED)
-        };
+        let narrowed =
+            |word: u32| (word & RESTRICTED != 0 && word & COUNT != OVER).then_some(word | ENDED);
         self.change(id, narrowed).is_some()
     }
 

@@ -91,9 +91,9 @@ fn a_narrower_lease_ends_flows_of_others() {
     let all = Mappings::new(16, Quotas::new(16, [1, 2]), &Secret([7; 64])).unwrap();
     let mut owner = all.owner(200, 0).unwrap();
     let id = unused(&all, &mut owner, 5001);
-    assert!(all.lease(id, true) && !all.narrow_lease(id), "it has no flows");
-    assert!(all.lease(id, false) && all.hold(id) && !all.narrow_lease(id), "anybody may send");
-    assert!(all.lease(id, true) && all.narrow_lease(id));
+    assert!(all.lease(id, false) && !all.narrow_lease(id), "anybody may send");
+    // It has no flow yet: a worker that knows the remote ends of before lets one in.
+    assert!(all.lease(id, true) && all.narrow_lease(id) && all.hold_by(id, Lease::Some));
     assert_eq!((all.ending(id), all.lease_of(id)), (Ending::Others, Lease::Some));
     // One more that may send does not keep flows of others.
     assert!(all.lease(id, true));
