@@ -151,6 +151,13 @@ pub fn result(lab: &mut Lab, asked: &Ask) -> u8 {
     ask(lab, asked).result
 }
 
+/// Use and limit of a bounded resource, and how many were refused.
+#[track_caller]
+pub fn limit_row(lab: &mut Lab, name: &str) -> (u64, u64, u64) {
+    let row = lab.state().list_limits().into_iter().find(|it| it.name == name).unwrap();
+    (row.used.unwrap(), row.limit, row.refused)
+}
+
 pub fn mappings(lab: &mut Lab) -> Vec<v1::NatDynamicMapping> {
     lab.state().nat_mappings(&v1::NatMappingFilter::default())
 }

@@ -52,6 +52,28 @@ fn filters_have_a_limit_and_change_nothing_beyond() {
     assert_eq!(result(&mut lab, &end), 6, "MALFORMED_OPTION");
 }
 
+#[test]
+fn mappings_with_remote_ends_have_a_limit() {
+    let mut lab = lab(pool_policy(control()));
+    lab.state().limit_remote_ends(2);
+    let filtered = |port| map(UDP, port).filter(128, host4(2), 9);
+    let external: Vec<_> = (1..=3).map(|it| ask(&mut lab, &map(UDP, it)).external).collect();
+    // A renewal with a filter is one more, too.
+    assert_eq!([1, 2, 3].map(|it| result(&mut lab, &filtered(it))), [SUCCESS, SUCCESS, 8]);
+    refused(&mut lab, 2, &inward(10, external[1]), NOT_LET_IN);
+    passed(&mut lab, 2, &inward(10, external[2]), "west");
+    assert_eq!(limit_row(&mut lab, "nat-remote-ends"), (2, 2, 1));
+    // Those that have some may have more of them, and a plain renewal is none.
+    let more = map(UDP, 2).filter(128, host4(2), 11);
+    assert_eq!([more, map(UDP, 3)].map(|it| result(&mut lab, &it)), [SUCCESS; 2]);
+    passed(&mut lab, 2, &inward(11, external[1]), "west");
+    // One that lets anybody in again makes room. PEER needs some, although the port is open: the port may close.
+    assert_eq!(result(&mut lab, &map(UDP, 1).filter(0, host4(2), 0)), SUCCESS);
+    assert_eq!([3, 4].map(|it| result(&mut lab, &peer(it, 9))), [SUCCESS, 8]);
+    assert_eq!(result(&mut lab, &Ask { lifetime: 0, ..map(UDP, 3) }), SUCCESS);
+    assert_eq!(limit_row(&mut lab, "nat-remote-ends"), (2, 2, 2));
+}
+
 fn peer(internal: u16, port: u16) -> Ask {
     Ask { opcode: 2, remote: (host4(2), port), ..map(UDP, internal) }
 }

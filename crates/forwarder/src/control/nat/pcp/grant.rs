@@ -6,7 +6,6 @@ use stoa_engine::clock;
 use stoa_wire::pcp::ResultCode;
 use stoa_wire::protocol::{TCP, UDP};
 
-use super::RESTRICTED;
 use super::clients::Server;
 use super::leases::{Asker, Holder, Key, Lease, merged};
 use crate::control::forwarder_state::ForwarderState;
@@ -102,6 +101,14 @@ impl ForwarderState {
         let (added, clears) = (asked.peers.0.as_slice(), asked.peers.1);
         let peers = merged(known, (added, clears)).ok_or(ResultCode::ExcessiveRemotePeers)?;
         let end_ms = self.now() + u64::from(lifetime_s) * 1_000;
+        if !peers.is_empty() && !pcp.leases.is_restricted(key) {
+            let (used, most) = (pcp.leases.restricted(), self.pcp_restricted_limit());
+            if used >= most {
+                self.capabilities.nat.pcp.counts.full_of_peers += 1;
+                return Err(ResultCode::NoResources);
+            }
+        }
+        let before = self.capabilities.nat.pcp.leases.get(&key);
         let lease = match before {
             Some(before) => {
                 let external = (before.external.address, before.external.port);
@@ -114,13 +121,13 @@ impl ForwarderState {
                 Lease { end_ms, peers, ..before.clone() }
             }
             None => {
+                let pcp = &self.capabilities.nat.pcp;
                 let ends = [(key.vrf, key.address), (client.vrf, client.address)];
                 let counts = ends.map(|it| pcp.leases.count_of(key.policy, it));
                 if counts.iter().any(|count| *count >= server.host_leases as usize) {
                     return Err(ResultCode::UserExceededQuota);
                 }
-                let is_one_more = !peers.is_empty() && pcp.peers.len() >= RESTRICTED;
-                if is_one_more || pcp.leases.len() >= self.pcp_lease_limit() {
+                if pcp.leases.len() >= self.pcp_lease_limit() {
                     return Err(ResultCode::NoResources);
                 }
                 let (external, mapping) = self.leased_mapping(asked)?;

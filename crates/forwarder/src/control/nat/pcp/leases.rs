@@ -104,6 +104,8 @@ pub(super) struct Leases {
     by_end: BTreeSet<(Millis, Key)>,
     /// How many leases for others somebody has asked for, by policy, VRF and address.
     for_others: BTreeMap<(u32, u16, u32), usize>,
+    /// Internal ends of which some lease names remote ends.
+    restricted: usize,
 }
 
 impl Leases {
@@ -126,6 +128,16 @@ impl Leases {
     pub(super) fn count_of(&self, policy: u32, (vrf, address): (u16, u32)) -> usize {
         let for_others = self.for_others.get(&(policy, vrf, address)).copied();
         self.of_host(policy, (vrf, address)).count() + for_others.unwrap_or(0)
+    }
+
+    /// How many internal ends have leases that name remote ends.
+    pub(super) fn restricted(&self) -> usize {
+        self.restricted
+    }
+
+    /// Whether some lease of an internal end names remote ends.
+    pub(super) fn is_restricted(&self, key: Key) -> bool {
+        self.of_end(key).any(|(_, it)| !it.peers.is_empty())
     }
 
     /// Those of a host.
@@ -151,6 +163,7 @@ impl Leases {
         if let Some(asker) = lease.asker.for_another(&key) {
             *self.for_others.entry(asker).or_default() += 1;
         }
+        self.restricted += usize::from(!lease.peers.is_empty() && !self.is_restricted(key));
         self.by_key.insert(key, lease);
     }
 
@@ -166,6 +179,7 @@ impl Leases {
                 self.for_others.remove(&asker);
             }
         }
+        self.restricted -= usize::from(!lease.peers.is_empty() && !self.is_restricted(*key));
         Some(lease)
     }
 
@@ -262,6 +276,28 @@ mod tests {
         all.remove(&key(1, 80, None));
         all.remove(&key(1, 81, None));
         assert_eq!((counts(&all), all.for_others.len()), ([0, 1], 0));
+    }
+
+    #[test]
+    fn ends_with_remote_ends_are_counted_once() {
+        let mut all = Leases::default();
+        let steps: [(Key, Option<&[RemotePeer]>, usize); 8] = [
+            (key(1, 80, None), Some(&[]), 0),
+            (key(1, 80, Some(5)), Some(&[peer(5)]), 1),
+            (key(1, 80, None), Some(&[peer(7)]), 1),
+            (key(1, 81, None), Some(&[peer(7)]), 2),
+            (key(1, 80, Some(5)), None, 2),
+            (key(1, 80, None), Some(&[]), 1),
+            (key(1, 81, None), None, 0),
+            (key(1, 80, None), None, 0),
+        ];
+        for (key, peers, count) in steps {
+            match peers {
+                Some(peers) => all.insert(key, lease(9, peers)),
+                None => drop(all.remove(&key)),
+            }
+            assert_eq!(all.restricted(), count, "{key:?}");
+        }
     }
 
     #[test]

@@ -42,6 +42,8 @@ struct Counts {
     pcp: [u64; pcp::ResultCode::ALL.len()],
     nat_pmp: [u64; nat_pmp::ResultCode::ALL.len()],
     expired: u64,
+    /// Requests that the limit of mappings with remote ends has refused.
+    full_of_peers: u64,
 }
 
 /// The server.
@@ -54,6 +56,8 @@ pub(super) struct PcpServer {
     maker: Option<NatWorker>,
     /// Hosts that have found no free port since the last tick: a search for one costs more than an answer.
     full: BTreeSet<(u32, u16, u32, u8)>,
+    /// Mappings of which only some ends may send, at most; `None`: [`RESTRICTED`].
+    restricted_limit: Option<usize>,
     /// Mappings of this thread that end when their flows have, and at which of them the next tick begins to look.
     ending: BTreeSet<u32>,
     next_ending: u32,
@@ -244,13 +248,27 @@ impl ForwarderState {
         (self.shared.flows.mappings().capacity() / 2).max(1) as usize
     }
 
+    /// Mappings with remote ends that may send, at most.
+    fn pcp_restricted_limit(&self) -> usize {
+        self.capabilities.nat.pcp.restricted_limit.unwrap_or(RESTRICTED)
+    }
+
+    /// Lowers the limit of mappings with remote ends that may send: for tests.
+    pub fn limit_remote_ends(&mut self, mappings: usize) {
+        self.capabilities.nat.pcp.restricted_limit = Some(mappings);
+    }
+
     pub(super) fn add_pcp_limits(&self, limits: &mut Vec<v1::LimitState>) {
+        let PcpServer { leases, counts, .. } = &self.capabilities.nat.pcp;
         let (used, capacity) = (self.capabilities.nat.pcp.leases.len(), self.pcp_lease_limit());
         let refused = self.capabilities.nat.pcp.counts.pcp[pcp::ResultCode::NoResources as usize]
             + self.capabilities.nat.pcp.counts.nat_pmp
                 [nat_pmp::ResultCode::OutOfResources as usize];
         let fix = "This limit is half of nat-mappings: raise that and restart Stoa.";
         limits.push(limit("nat-leases", Some(used as u64), capacity as u64, refused, fix));
+        let (used, most) = (leases.restricted() as u64, self.pcp_restricted_limit() as u64);
+        let fix = "This limit is fixed: hosts get mappings that let anybody in. Lower max-mappings-per-host.";
+        limits.push(limit("nat-remote-ends", Some(used), most, counts.full_of_peers, fix));
     }
 
     /// What it has done, if any policy answers.
