@@ -63,6 +63,7 @@ fn mappings_with_remote_ends_have_a_limit() {
     refused(&mut lab, 2, &inward(10, external[1]), NOT_LET_IN);
     passed(&mut lab, 2, &inward(10, external[2]), "west");
     assert_eq!(limit_row(&mut lab, "nat-remote-ends"), (2, 2, 1));
+    assert_eq!(limit_row(&mut lab, "nat-leases").2, 0, "it is another limit");
     // Those that have some may have more of them, and a plain renewal is none.
     let more = map(UDP, 2).filter(128, host4(2), 11);
     assert_eq!([more, map(UDP, 3)].map(|it| result(&mut lab, &it)), [SUCCESS; 2]);

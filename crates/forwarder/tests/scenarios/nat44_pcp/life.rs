@@ -8,9 +8,8 @@ use super::*;
 use crate::acl_stateful::flows;
 
 fn limit(lab: &mut Lab) -> (u64, u64) {
-    let rows = lab.state().list_limits();
-    let row = rows.into_iter().find(|it| it.name == "nat-leases").unwrap();
-    (row.used.unwrap(), row.limit)
+    let (used, limit, _) = limit_row(lab, "nat-leases");
+    (used, limit)
 }
 
 fn pass(lab: &mut Lab, seconds: u64) {
@@ -248,7 +247,7 @@ fn a_pool_and_the_table_have_an_end() {
         assert_eq!(result(&mut lab, &map(UDP, 4000 + port)), SUCCESS);
     }
     assert_eq!(result(&mut lab, &map(UDP, 4040)), 8);
-    assert_eq!(limit(&mut lab), (32, 32));
+    assert_eq!(limit_row(&mut lab, "nat-leases"), (32, 32, 1));
 }
 
 #[test]

@@ -128,6 +128,7 @@ impl ForwarderState {
                     return Err(ResultCode::UserExceededQuota);
                 }
                 if pcp.leases.len() >= self.pcp_lease_limit() {
+                    self.capabilities.nat.pcp.counts.full += 1;
                     return Err(ResultCode::NoResources);
                 }
                 let (external, mapping) = self.leased_mapping(asked)?;

@@ -42,7 +42,8 @@ struct Counts {
     pcp: [u64; pcp::ResultCode::ALL.len()],
     nat_pmp: [u64; nat_pmp::ResultCode::ALL.len()],
     expired: u64,
-    /// Requests that the limit of mappings with remote ends has refused.
+    /// Requests that the limit of leases has refused, and that of mappings with remote ends.
+    full: u64,
     full_of_peers: u64,
 }
 
@@ -261,11 +262,8 @@ impl ForwarderState {
     pub(super) fn add_pcp_limits(&self, limits: &mut Vec<v1::LimitState>) {
         let PcpServer { leases, counts, .. } = &self.capabilities.nat.pcp;
         let (used, capacity) = (self.capabilities.nat.pcp.leases.len(), self.pcp_lease_limit());
-        let refused = self.capabilities.nat.pcp.counts.pcp[pcp::ResultCode::NoResources as usize]
-            + self.capabilities.nat.pcp.counts.nat_pmp
-                [nat_pmp::ResultCode::OutOfResources as usize];
         let fix = "This limit is half of nat-mappings: raise that and restart Stoa.";
-        limits.push(limit("nat-leases", Some(used as u64), capacity as u64, refused, fix));
+        limits.push(limit("nat-leases", Some(used as u64), capacity as u64, counts.full, fix));
         let (used, most) = (leases.restricted() as u64, self.pcp_restricted_limit() as u64);
         let fix = "This limit is fixed: hosts get mappings that let anybody in. Lower max-mappings-per-host.";
         limits.push(limit("nat-remote-ends", Some(used), most, counts.full_of_peers, fix));
