@@ -114,8 +114,8 @@ fn flows_of_the_host_go_on_when_its_lease_ends() {
     passed(&mut lab, 2, &inward(9, external), "west");
 }
 
-#[test]
-fn leases_that_end_together_end_in_parts() {
+/// A lab in which a host may ask as often as it likes, and have 4,000 mappings.
+fn large_lab() -> Lab {
     let mut setup = translated(pool_policy(PortControl { host_leases: 4_000, ..control() }));
     let most = 1_000_000;
     let class = stoa_forwarder::punt::Class::Pcp;
@@ -124,8 +124,13 @@ fn leases_that_end_together_end_in_parts() {
     let limits = Limits { nat_mappings: 8_192, ..LIMITS };
     let mut lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
     lab.state().stop_time();
-    for from in (0..2_560).step_by(64) {
-        let asked = (from..from + 64).map(|port| {
+    lab
+}
+
+/// Host 1 asks for so many ports, from 4,000 on.
+fn fill(lab: &mut Lab, ports: u16) {
+    for from in (0..ports).step_by(64) {
+        let asked = (from..ports.min(from + 64)).map(|port| {
             let message = map(UDP, 4_000 + port).bytes();
             packet_from(1, &udp_ports(host4(1), our4(1), (40_000, PORT), &message))
         });
@@ -133,7 +138,61 @@ fn leases_that_end_together_end_in_parts() {
         lab.send("west", asked);
         lab.take("west");
     }
-    assert_eq!(limit(&mut lab).0, 2_560);
+    assert_eq!(limit(lab).0, u64::from(ports));
+}
+
+#[test]
+fn all_leases_that_a_host_ends_end_in_parts() {
+    let mut lab = large_lab();
+    fill(&mut lab, 4_000);
+    assert_eq!(result(&mut lab, &map(UDP, 9_000)), 10, "USER_EX_QUOTA");
+    let all = Ask { lifetime: 0, ..map(UDP, 0) };
+    assert_eq!(result(&mut lab, &Ask { nonce: [8; 12], ..all.clone() }), SUCCESS);
+    assert_eq!(limit(&mut lab).0, 4_000, "another holder ends nothing");
+    assert_eq!(result(&mut lab, &all), SUCCESS);
+    let mut left = vec![4_000, limit(&mut lab).0];
+    assert!(left[1] > 2_000, "{left:?}");
+    // For requests all have ended: another holder gets a port, the former one a new mapping, and nothing that is left.
+    let last = Ask { nonce: [8; 12], ..map(UDP, 7_999) };
+    assert_eq!(result(&mut lab, &last), SUCCESS);
+    assert_eq!(result(&mut lab, &map(UDP, 7_998)), SUCCESS);
+    assert_eq!(result(&mut lab, &map(UDP, 7_999)), NOT_AUTHORIZED);
+    assert_eq!(result(&mut lab, &Ask { lifetime: 0, ..map(UDP, 7_997) }), SUCCESS);
+    let listed: usize = mappings(&mut lab).iter().map(|it| it.leases.len()).sum();
+    assert_eq!(listed, 2);
+    left.push(limit(&mut lab).0);
+    for _ in 0..10 {
+        lab.pass_time(Duration::from_millis(100));
+        left.push(limit(&mut lab).0);
+    }
+    assert!(left.windows(2).all(|it| it[0] - it[1] <= 1_024), "{left:?}");
+    // What was asked for meanwhile stays.
+    assert_eq!(left.last(), Some(&2), "{left:?}");
+    eventually(&mut lab, |lab| mappings(lab).len() == 2);
+}
+
+#[test]
+fn hosts_with_many_leases_end_all_of_them_now_and_then() {
+    let mut lab = large_lab();
+    fill(&mut lab, 2_048);
+    // None of them is meant, but all are looked at.
+    let other = Ask { lifetime: 0, nonce: [8; 12], ..map(UDP, 0) };
+    for _ in 0..32 {
+        assert_eq!(result(&mut lab, &other), SUCCESS);
+    }
+    assert_eq!(result(&mut lab, &other), 8, "NO_RESOURCES");
+    assert_eq!(limit_row(&mut lab, "nat-leases").2, 0, "it is another limit");
+    lab.pass_time(Duration::from_millis(100));
+    // The announcement that the server has begun.
+    lab.take("west");
+    assert_eq!(result(&mut lab, &other), SUCCESS);
+    assert_eq!(limit(&mut lab).0, 2_048);
+}
+
+#[test]
+fn leases_that_end_together_end_in_parts() {
+    let mut lab = large_lab();
+    fill(&mut lab, 2_560);
     lab.pass_time(Duration::from_secs(3_599));
     assert_eq!(limit(&mut lab).0, 2_560);
     let mut left = Vec::new();
@@ -248,6 +307,18 @@ fn a_pool_and_the_table_have_an_end() {
     }
     assert_eq!(result(&mut lab, &map(UDP, 4040)), 8);
     assert_eq!(limit_row(&mut lab, "nat-leases"), (32, 32, 1));
+}
+
+#[test]
+fn an_internal_end_has_a_limit_of_leases() {
+    let mut lab = large_lab();
+    let to = |port| Ask { opcode: 2, remote: (host4(2), port), ..map(UDP, 4000) };
+    for port in 1..=256 {
+        assert_eq!(result(&mut lab, &to(port)), SUCCESS);
+    }
+    assert_eq!(result(&mut lab, &to(257)), 10, "USER_EX_QUOTA");
+    assert_eq!(result(&mut lab, &to(256)), SUCCESS, "a renewal");
+    assert_eq!(result(&mut lab, &map(UDP, 4001)), SUCCESS, "another internal end");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use stoa_wire::protocol::{TCP, UDP};
 
 use super::clients::Server;
 use super::leases::{Asker, Holder, Key, Lease, merged};
+use super::{ENDED, LOOKED, OF_END};
 use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::nat::mappings::{End, RemotePeer};
@@ -91,6 +92,7 @@ impl ForwarderState {
             let refused = Err(ResultCode::CannotProvideExternal);
             return if is_refused { refused } else { Ok(Granted { external, lifetime_s }) };
         }
+        self.end_closed_lease_of(&key);
         let pcp = &self.capabilities.nat.pcp;
         // One holder for all leases of an internal end (RFC 6887 section 11.3): otherwise anybody could widen filters.
         if pcp.leases.of_end(key).any(|(_, it)| it.holder != holder) {
@@ -121,18 +123,10 @@ impl ForwarderState {
                 Lease { end_ms, peers, ..before.clone() }
             }
             None => {
-                let pcp = &self.capabilities.nat.pcp;
-                let ends = [(key.vrf, key.address), (client.vrf, client.address)];
-                let counts = ends.map(|it| pcp.leases.count_of(key.policy, it));
-                if counts.iter().any(|count| *count >= server.host_leases as usize) {
-                    return Err(ResultCode::UserExceededQuota);
-                }
-                if pcp.leases.len() >= self.pcp_lease_limit() {
-                    self.capabilities.nat.pcp.counts.full += 1;
-                    return Err(ResultCode::NoResources);
-                }
+                self.may_have_more(asked, server)?;
                 let (external, mapping) = self.leased_mapping(asked)?;
-                Lease { holder, asker: client, end_ms, mapping, external, peers }
+                let (asker, is_closed) = (client, false);
+                Lease { holder, asker, end_ms, mapping, external, peers, is_closed }
             }
         };
         let external = (Ipv4Addr::from_bits(lease.external.address), lease.external.port);
@@ -142,6 +136,24 @@ impl ForwarderState {
         self.set_remote_peers(key, mapping);
         self.publish_few_peers();
         Ok(Granted { external, lifetime_s: left_ms.div_ceil(1_000) as u32 })
+    }
+
+    /// Whether a host, whoever asks for it, and all together may have one more lease.
+    fn may_have_more(&mut self, asked: &Asked, server: Server) -> Result<(), ResultCode> {
+        let Asked { key, client, .. } = *asked;
+        let limit = self.pcp_lease_limit();
+        let pcp = &mut self.capabilities.nat.pcp;
+        let ends = [(key.vrf, key.address), (client.vrf, client.address)];
+        let counts = ends.map(|it| pcp.leases.count_of(key.policy, it));
+        let is_over = counts.iter().any(|count| *count >= server.host_leases as usize);
+        if is_over || pcp.leases.of_end(key).count() >= OF_END {
+            return Err(ResultCode::UserExceededQuota);
+        }
+        if pcp.leases.len() >= limit {
+            pcp.counts.full += 1;
+            return Err(ResultCode::NoResources);
+        }
+        Ok(())
     }
 
     /// The external end that static mappings give an internal one.
@@ -249,10 +261,11 @@ impl ForwarderState {
     }
 
     /// Ends leases for anybody of a host: that of one port, or all of a protocol (port 0), or all (protocol 0). A lease
-    /// that there is not has ended already (RFC 6887 section 15.1).
+    /// that there is not has ended already (RFC 6887 section 15.1). Of many, the next ticks end some each.
     ///
     /// # Errors
     /// [`ResultCode::NotAuthorized`]: another one holds it, or the mapping is none that hosts can end.
+    /// [`ResultCode::NoResources`]: hosts with many have ended all of them just now.
     pub(super) fn end_leases(&mut self, asked: &Asked) -> Result<(), ResultCode> {
         let ended = self.end_leases_of(asked);
         self.publish_few_peers();
@@ -261,8 +274,9 @@ impl ForwarderState {
 
     fn end_leases_of(&mut self, asked: &Asked) -> Result<(), ResultCode> {
         let Asked { key, holder, .. } = asked;
-        let leases = &self.capabilities.nat.pcp.leases;
         if key.port != 0 {
+            self.end_closed_lease_of(key);
+            let leases = &self.capabilities.nat.pcp.leases;
             match leases.get(key) {
                 Some(lease) if lease.holder == *holder => self.end_pcp_lease(key),
                 Some(_) => return Err(ResultCode::NotAuthorized),
@@ -271,12 +285,37 @@ impl ForwarderState {
             }
             return Ok(());
         }
-        let is_meant = |it: &Key| [0, it.protocol].contains(&key.protocol) && it.remote.is_none();
-        let of_host = leases.of_host(key.policy, (key.vrf, key.address));
-        let meant = of_host.filter(|(it, lease)| is_meant(it) && lease.holder == *holder);
-        let meant: Vec<Key> = meant.map(|(it, _)| *it).collect();
-        meant.iter().for_each(|key| self.end_pcp_lease(key));
+        let pcp = &mut self.capabilities.nat.pcp;
+        let count = pcp.leases.count_of(key.policy, (key.vrf, key.address));
+        if count > ENDED && pcp.looked >= LOOKED {
+            return Err(ResultCode::NoResources);
+        }
+        pcp.looked += count;
+        let closed = pcp.leases.close(key, *holder);
+        pcp.closed.extend(closed);
+        self.end_closed_leases();
         Ok(())
+    }
+
+    /// Ends leases that their holders have ended, as many as one tick may.
+    pub(super) fn end_closed_leases(&mut self) {
+        while self.capabilities.nat.pcp.ended_now < ENDED
+            && let Some(key) = self.capabilities.nat.pcp.closed.pop_front()
+        {
+            // Its host may have asked for it anew.
+            if self.capabilities.nat.pcp.leases.is_closed(&key) {
+                self.capabilities.nat.pcp.ended_now += 1;
+                self.end_pcp_lease(&key);
+            }
+        }
+    }
+
+    /// Ends the lease for anybody of an internal end, if its holder has: for others it has gone already.
+    fn end_closed_lease_of(&mut self, key: &Key) {
+        let key = Key { remote: None, ..*key };
+        if self.capabilities.nat.pcp.leases.is_closed(&key) {
+            self.end_pcp_lease(&key);
+        }
     }
 
     /// Whether an internal end without a lease for anybody has a mapping that is static, of PEER, or of its flows.

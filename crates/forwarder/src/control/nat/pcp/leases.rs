@@ -1,6 +1,7 @@
 //! Who holds which mapping, and until when.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use stoa_wire::pcp::MOST_FILTERS;
 
@@ -95,6 +96,8 @@ pub(super) struct Lease {
     pub(super) external: End,
     /// Who may send; none: anybody.
     pub(super) peers: Vec<RemotePeer>,
+    /// Whether the holder has ended it, together with others: it goes with one of the next ticks.
+    pub(super) is_closed: bool,
 }
 
 /// All leases.
@@ -102,8 +105,9 @@ pub(super) struct Lease {
 pub(super) struct Leases {
     by_key: BTreeMap<Key, Lease>,
     by_end: BTreeSet<(Millis, Key)>,
-    /// How many leases for others somebody has asked for, by policy, VRF and address.
-    for_others: BTreeMap<(u32, u16, u32), usize>,
+    /// How many somebody has, by policy, VRF and address: its own ones, and those that it has asked for in place of
+    /// others.
+    counts: BTreeMap<(u32, u16, u32), usize>,
     /// Internal ends of which some lease names remote ends.
     restricted: usize,
 }
@@ -126,8 +130,7 @@ impl Leases {
 
     /// How many somebody has of a policy: its own ones, and those that it has asked for in place of others.
     pub(super) fn count_of(&self, policy: u32, (vrf, address): (u16, u32)) -> usize {
-        let for_others = self.for_others.get(&(policy, vrf, address)).copied();
-        self.of_host(policy, (vrf, address)).count() + for_others.unwrap_or(0)
+        self.counts.get(&(policy, vrf, address)).copied().unwrap_or(0)
     }
 
     /// How many internal ends have leases that name remote ends.
@@ -160,8 +163,8 @@ impl Leases {
     pub(super) fn insert(&mut self, key: Key, lease: Lease) {
         self.remove(&key);
         self.by_end.insert((lease.end_ms, key));
-        if let Some(asker) = lease.asker.for_another(&key) {
-            *self.for_others.entry(asker).or_default() += 1;
+        for name in counted_for(&key, &lease) {
+            *self.counts.entry(name).or_default() += 1;
         }
         self.restricted += usize::from(!lease.peers.is_empty() && !self.is_restricted(key));
         self.by_key.insert(key, lease);
@@ -171,16 +174,37 @@ impl Leases {
     pub(super) fn remove(&mut self, key: &Key) -> Option<Lease> {
         let lease = self.by_key.remove(key)?;
         self.by_end.remove(&(lease.end_ms, *key));
-        if let Some(asker) = lease.asker.for_another(key)
-            && let Some(count) = self.for_others.get_mut(&asker)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.for_others.remove(&asker);
+        for name in counted_for(key, &lease) {
+            if let Entry::Occupied(mut count) = self.counts.entry(name) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
             }
         }
         self.restricted -= usize::from(!lease.peers.is_empty() && !self.is_restricted(*key));
         Some(lease)
+    }
+
+    /// Marks leases for anybody of a host as ended: those of the protocol of a key, or of all (protocol 0). Their keys.
+    pub(super) fn close(&mut self, key: &Key, holder: Holder) -> Vec<Key> {
+        let (first, last) = Key::of_host(key.policy, key.vrf, key.address);
+        let is_meant = |it: &Key, lease: &Lease| {
+            let is_of_protocol = [0, it.protocol].contains(&key.protocol);
+            is_of_protocol && it.remote.is_none() && lease.holder == holder && !lease.is_closed
+        };
+        let of_host = self.by_key.range_mut(first..=last);
+        let meant = of_host.filter(|(it, lease)| is_meant(it, lease));
+        let mark = |(it, lease): (&Key, &mut Lease)| {
+            lease.is_closed = true;
+            *it
+        };
+        meant.map(mark).collect()
+    }
+
+    /// Whether the holder of a lease has ended it.
+    pub(super) fn is_closed(&self, key: &Key) -> bool {
+        self.get(key).is_some_and(|it| it.is_closed)
     }
 
     /// A lease that has ended by now.
@@ -205,6 +229,12 @@ impl Leases {
         all.dedup();
         Some(Peers { all: all.into(), is_exclusive })
     }
+}
+
+/// Who has a lease: its host, and whoever has asked for it in place of that.
+fn counted_for(key: &Key, lease: &Lease) -> impl Iterator<Item = (u32, u16, u32)> {
+    let host = (key.policy, key.vrf, key.address);
+    [Some(host), lease.asker.for_another(key)].into_iter().flatten()
 }
 
 /// The remote ends of a lease after a request: those before, unless it removes them, and those that it adds. `None`:
@@ -234,7 +264,8 @@ mod tests {
         let external = End { address: 7, port: 7, protocol: 17, vrf: 0 };
         let asker = Asker { interface: 1, vrf: 0, address: 2 };
         let holder = Holder::NatPmp;
-        Lease { holder, asker, end_ms, mapping: 1, external, peers: peers.to_vec() }
+        let peers = peers.to_vec();
+        Lease { holder, asker, end_ms, mapping: 1, external, peers, is_closed: false }
     }
 
     fn peer(port: u16) -> RemotePeer {
@@ -275,7 +306,7 @@ mod tests {
         assert_eq!((counts(&all), all.count_of(4, (0, 2))), ([2, 3], 0));
         all.remove(&key(1, 80, None));
         all.remove(&key(1, 81, None));
-        assert_eq!((counts(&all), all.for_others.len()), ([0, 1], 0));
+        assert_eq!((counts(&all), all.counts.len()), ([0, 1], 1));
     }
 
     #[test]
@@ -298,6 +329,23 @@ mod tests {
             }
             assert_eq!(all.restricted(), count, "{key:?}");
         }
+    }
+
+    #[test]
+    fn all_of_a_holder_and_protocol_are_closed_once() {
+        let mut all = Leases::default();
+        let other = Lease { holder: Holder::Nonce([1; 12]), ..lease(9, &[]) };
+        all.insert(key(1, 82, None), other);
+        for it in [key(1, 80, None), key(1, 81, None), key(1, 80, Some(5)), key(2, 80, None)] {
+            all.insert(it, lease(9, &[]));
+        }
+        let of = |protocol| Key { protocol, port: 0, ..key(1, 0, None) };
+        assert_eq!(all.close(&of(6), Holder::NatPmp), []);
+        assert_eq!(all.close(&of(17), Holder::NatPmp), [key(1, 80, None), key(1, 81, None)]);
+        assert_eq!(all.close(&of(0), Holder::NatPmp), [], "once");
+        assert!(all.is_closed(&key(1, 80, None)) && !all.is_closed(&key(1, 80, Some(5))));
+        all.insert(key(1, 80, None), lease(9, &[]));
+        assert_eq!(all.close(&of(0), Holder::NatPmp), [key(1, 80, None)]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod grant;
 mod leases;
 mod requests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use stoa_api::v1;
 use stoa_engine::clock;
@@ -31,6 +31,11 @@ use leases::{Holder, Key, Lease, Leases};
 
 /// Leases, and mappings that have ended, of one tick: some milliseconds. More end in a second than hosts may ask for.
 const ENDED: usize = 1_024;
+/// Leases of hosts with more than [`ENDED`] that are looked at from one tick to the next one when hosts end all of
+/// theirs: about a millisecond.
+const LOOKED: usize = 1 << 16;
+/// Leases of an internal end, at most: each change, and each first packet from outside, looks at all of them.
+const OF_END: usize = 256;
 /// Mappings of which only some ends may send, at most: each tick copies the parts of their table that change.
 const RESTRICTED: usize = 1 << 17;
 /// Remote ends of mappings are published with each change as long as there are only so many mappings with them.
@@ -57,6 +62,11 @@ pub(super) struct PcpServer {
     maker: Option<NatWorker>,
     /// Hosts that have found no free port since the last tick: a search for one costs more than an answer.
     full: BTreeSet<(u32, u16, u32, u8)>,
+    /// Leases that their holders have ended, together with others.
+    closed: VecDeque<Key>,
+    /// Leases that have ended since the last tick began, and those that were looked at.
+    ended_now: usize,
+    looked: usize,
     /// Mappings of which only some ends may send, at most; `None`: [`RESTRICTED`].
     restricted_limit: Option<usize>,
     /// Mappings of this thread that end when their flows have, and at which of them the next tick begins to look.
@@ -151,13 +161,19 @@ impl ForwarderState {
         if !self.capabilities.nat.pcp.is_used() {
             return;
         }
-        self.capabilities.nat.pcp.full.clear();
+        let pcp = &mut self.capabilities.nat.pcp;
+        pcp.full.clear();
+        (pcp.ended_now, pcp.looked) = (0, 0);
         // Hosts choose when leases end, and could have all end at once: what is left ends with the next ticks.
-        for _ in 0..ENDED {
-            let Some(key) = self.capabilities.nat.pcp.leases.over(self.now()) else { break };
-            self.capabilities.nat.pcp.counts.expired += 1;
+        while self.capabilities.nat.pcp.ended_now < ENDED
+            && let Some(key) = self.capabilities.nat.pcp.leases.over(self.now())
+        {
+            let pcp = &mut self.capabilities.nat.pcp;
+            pcp.counts.expired += 1;
+            pcp.ended_now += 1;
             self.end_pcp_lease(&key);
         }
+        self.end_closed_leases();
         self.end_pcp_mappings();
         // Before workers look for flows of others.
         if self.capabilities.nat.pcp.is_dirty {
@@ -261,9 +277,9 @@ impl ForwarderState {
 
     pub(super) fn add_pcp_limits(&self, limits: &mut Vec<v1::LimitState>) {
         let PcpServer { leases, counts, .. } = &self.capabilities.nat.pcp;
-        let (used, capacity) = (self.capabilities.nat.pcp.leases.len(), self.pcp_lease_limit());
+        let (used, most) = (leases.len() as u64, self.pcp_lease_limit() as u64);
         let fix = "This limit is half of nat-mappings: raise that and restart Stoa.";
-        limits.push(limit("nat-leases", Some(used as u64), capacity as u64, counts.full, fix));
+        limits.push(limit("nat-leases", Some(used), most, counts.full, fix));
         let (used, most) = (leases.restricted() as u64, self.pcp_restricted_limit() as u64);
         let fix = "This limit is fixed: hosts get mappings that let anybody in. Lower max-mappings-per-host.";
         limits.push(limit("nat-remote-ends", Some(used), most, counts.full_of_peers, fix));
@@ -321,6 +337,7 @@ impl ForwarderState {
                 })
                 .collect(),
         };
-        pcp.leases.of_end(key).map(message).collect()
+        let held = pcp.leases.of_end(key).filter(|(_, lease)| !lease.is_closed);
+        held.map(message).collect()
     }
 }
