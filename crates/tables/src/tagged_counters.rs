@@ -303,4 +303,35 @@ mod loom_tests {
             assert_eq!(Counters::count(places[known].word().load(Ordering::Relaxed)), 2);
         });
     }
+
+    /// A thread that begins with a name stalls, while another place becomes free, and two others begin as well: all of
+    /// them count, at no more than two places.
+    #[test]
+    fn a_stalled_thread_makes_two_places_at_most() {
+        type Counters = TaggedCounters<16>;
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let all = Counters::new([1, 2]);
+            let places: Arc<Vec<Word>> =
+                Arc::new((0..2 * BUCKET).map(|_| Word(AtomicU64::new(0))).collect());
+            let name = all.exact(2 * BUCKET, 7 << 16);
+            let other = all.exact(2 * BUCKET, 9 << 16);
+            let before = all.take(&places, other, 9).unwrap().place;
+            let threads = [false, true].map(|gives_back| {
+                let places = places.clone();
+                loom::thread::spawn(move || {
+                    if gives_back {
+                        Counters::give_back(places[before].word());
+                    }
+                    all.take(&places, name, 9).unwrap();
+                })
+            });
+            all.take(&places, name, 9).unwrap();
+            threads.into_iter().for_each(|it| it.join().unwrap());
+            let words = places.iter().map(|it| it.word().load(Ordering::Relaxed));
+            let counts: Vec<u64> = words.map(Counters::count).filter(|it| *it > 0).collect();
+            assert!(counts.len() <= 2 && counts.iter().sum::<u64>() == 3, "{counts:?}");
+        });
+    }
 }
