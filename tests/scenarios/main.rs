@@ -7,6 +7,7 @@
 mod acl;
 mod af_xdp;
 mod alg;
+mod alg_pptp;
 mod arping;
 mod bfd;
 mod bfd_link;

@@ -61,6 +61,7 @@ pub fn default_alg_port(name: &str) -> u32 {
     match name {
         "ftp" => 21,
         "tftp" => 69,
+        "pptp" => 1723,
         _ => 0,
     }
 }

@@ -86,6 +86,12 @@ impl Tool {
     pub const LFTP: Self = Self { program: "lftp", package: "lftp", group: "test" };
     /// tftpd-hpa: a server of TFTP.
     pub const TFTPD: Self = Self { program: "in.tftpd", package: "tftpd-hpa", group: "test" };
+    /// pptpd: a server of PPTP.
+    pub const PPTPD: Self = Self { program: "pptpd", package: "pptpd", group: "test" };
+    /// pptp-linux: a client of PPTP.
+    pub const PPTP: Self = Self { program: "pptp", package: "pptp-linux", group: "test" };
+    /// SIPp: both ends of SIP calls.
+    pub const SIPP: Self = Self { program: "sipp", package: "sip-tester", group: "test" };
     /// FreeRADIUS: authenticates users.
     pub const FREERADIUS: Self =
         Self { program: "freeradius", package: "freeradius", group: "test" };

@@ -40,6 +40,7 @@ pub mod nat_pmp;
 pub mod ndp;
 pub mod ndp_options;
 pub mod pcp;
+pub mod pptp;
 pub mod protocol;
 pub mod radius;
 pub mod tcp;

@@ -58,6 +58,7 @@ const PORTS: &[Name] = &[
     ("submission", 587),
     ("ldaps", 636),
     ("imaps", 993),
+    ("pptp", 1723),
     ("radius", 1812),
     ("radius-acct", 1813),
     ("bfd-control", 3784),

@@ -25,7 +25,8 @@ impl Place<'_> {
             return String::new();
         }
         // libyang has refused others.
-        let (protocol, text) = if name == "ftp" { (TCP, "TCP") } else { (UDP, "UDP") };
+        let is_tcp = ["ftp", "pptp"].contains(&name.as_str());
+        let (protocol, text) = if is_tcp { (TCP, "TCP") } else { (UDP, "UDP") };
         if protocols != [u32::from(protocol)] {
             errors.add(
                 path,

@@ -16,6 +16,7 @@ mod cookies;
 mod edit;
 mod expected;
 mod look_up;
+mod pptp;
 mod runs;
 mod segments;
 mod settle;
@@ -206,6 +207,9 @@ impl<F: Family> AclNode<F> {
             return false;
         }
         fields::of(self.shared.kernel, vector, self.place.packets);
+        if self.shared.flows.expectations().has_calls() {
+            self.note_calls(side, vector);
+        }
         self.look_up(side.reader(), vector);
         let of = Steady { now: self.tracking.now, epoch: policy.epoch, is_alone };
         let left = self.pass_steady(side, vector, of);

@@ -5,6 +5,7 @@
 
 mod alg;
 mod answer;
+mod calls;
 mod create;
 mod limited;
 mod pieces;
@@ -36,6 +37,7 @@ use super::timeouts::Class;
 use crate::drops::Drop;
 use crate::ipfix::ring::Writer;
 pub use alg::Listener;
+pub use calls::Said;
 pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};

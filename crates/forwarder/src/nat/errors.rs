@@ -30,7 +30,7 @@ pub(super) fn translate_error(
     (header, ports, vrf): (&Header, u32, u16),
 ) -> Found {
     let about = about(&seen(vector, header, lane), ports, vrf);
-    let Some((found, sequence)) = about.and_then(|it| Some((side.find(&it.key)?, it.sequence)))
+    let Some((found, sequence)) = about.and_then(|it| Some((side.find_about(&it)?, it.sequence)))
     else {
         return Found::Nothing;
     };
@@ -67,11 +67,14 @@ pub fn restore(shared: &Shared, vector: &mut Vector, lane: usize) -> bool {
         return false;
     }
     let vrfs = [vector.tx_if[lane], vector.rx_if[lane]].map(|it| shared.attributes.vrf_of(it));
-    let ends = vrfs.into_iter().find_map(|vrf| {
-        let found = reader.find(&header.key(flow_vrf(vrf)));
-        if found.is_received() { None } else { reader.other_ends(found) }
-    });
-    let Some(ends) = ends else { return false };
+    let ends = |header: Header| {
+        vrfs.into_iter().find_map(|vrf| {
+            let found = reader.find(&header.key(flow_vrf(vrf)));
+            if found.is_received() { None } else { reader.other_ends(found) }
+        })
+    };
+    let of_call = header.with_call(vector.bytes(lane));
+    let Some(ends) = ends(of_call).or_else(|| ends(header)) else { return false };
     apply(vector.bytes_mut(lane), &header, ends);
     vector.flags[lane] &= !flags::TRANSLATED;
     vector.forget_flow();

@@ -14,7 +14,7 @@ use super::create::Maker;
 use super::errors::{Found, translate_error};
 use super::first::First;
 use super::known::{Translated, Translator, is_to_another};
-use super::lanes::{goes_on, header, seen, translate};
+use super::lanes::{goes_on, header, header_of_call, seen, translate};
 use super::mappings::RemotePeers;
 use super::rewrite::Header;
 use super::vrfs::{remember, remember_first};
@@ -181,6 +181,7 @@ impl Slow<'_> {
         let (header, ports) = (header(fields, lane), fields.ports[lane]);
         let vrf_id = self.shared.attributes.vrf_of(vector.rx_if[lane]);
         let vrf = flow_vrf(vrf_id);
+        let header = header_of_call(self.side, (&mut *vector, lane), header, vrf);
         let is_external = self.nat.is_external(vrf, header.ends.destination);
         if header.kind.malformed().is_some() {
             let is_lost = is_external && !self.is_own(vrf_id, &header);

@@ -4,11 +4,13 @@ use stoa_engine::Vector;
 use stoa_engine::vector::{DROP, Fields, HANDED, TAKEN, flags};
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{Ends, FlowKey};
-use stoa_wire::protocol::ICMP4;
+use stoa_wire::pptp;
+use stoa_wire::protocol::{GRE, ICMP4};
 
 use super::rewrite::{self, Header};
+use crate::flow::alg::CALL;
 use crate::flow::fields::{Kind, Place};
-use crate::flow::tracker::Seen;
+use crate::flow::tracker::{Seen, Side};
 
 /// The header of a lane.
 #[inline(always)]
@@ -23,6 +25,16 @@ pub(super) fn header(fields: &Fields, lane: usize) -> Header {
 }
 
 impl Header {
+    /// The same with the ports that a call of enhanced GRE has in keys.
+    pub(super) fn with_call(mut self, bytes: &[u8]) -> Self {
+        let is_whole = self.kind.0 & Kind::LATER == 0 && self.kind.malformed().is_none();
+        if self.kind.protocol() == GRE && is_whole {
+            let id = bytes.get(self.place.upper().into()..).and_then(pptp::call_id);
+            self.ends.ports = id.map_or(0, |id| u32::from(CALL) << 16 | u32::from(id));
+        }
+        self
+    }
+
     /// The key of the packet in a VRF.
     pub(super) fn key(&self, vrf: u16) -> FlowKey {
         let Ends { source, destination, ports } = self.ends;
@@ -30,6 +42,28 @@ impl Header {
         let protocol = self.kind.protocol();
         FlowKey::ip4(Flow { source, destination, source_port, destination_port, protocol }, vrf)
     }
+}
+
+/// The header of a lane whose columns may have been filled anew since access lists have seen it: with its call ID, if it
+/// is of a call that a gateway knows ([`crate::flow::alg::calls`]).
+pub(super) fn header_of_call(
+    side: &Side,
+    (vector, lane): (&mut Vector, usize),
+    header: Header,
+    vrf: u16,
+) -> Header {
+    let is_gre = header.kind.protocol() == GRE && header.ends.ports == 0;
+    if !is_gre || !side.expectations().has_calls() {
+        return header;
+    }
+    let with_call = header.with_call(vector.bytes(lane));
+    if with_call.ends.ports == 0 || side.find(&with_call.key(vrf)).is_none() {
+        return header;
+    }
+    if let Some(fields) = vector.known_fields_mut() {
+        fields.ports[lane] = with_call.ends.ports;
+    }
+    with_call
 }
 
 /// A lane for the tracker.

@@ -12,7 +12,7 @@ use stoa_wire::protocol::ICMP4;
 use super::create::Maker;
 use super::first::First;
 use super::known::{Translated, Translator};
-use super::lanes::{goes_on, header, seen, translate};
+use super::lanes::{goes_on, header, header_of_call, seen, translate};
 use super::mappings::RemotePeers;
 use super::rewrite::Header;
 use super::{Nat, NatWorker, OUTPUT_NODE, Outbound, refuse};
@@ -139,6 +139,7 @@ impl<'a> Slow<'a> {
         let (header, ports) = (header(fields, lane), fields.ports[lane]);
         let [vrf, tx_vrf] = [vector.rx_if[lane], vector.tx_if[lane]]
             .map(|interface| flow_vrf(self.shared.attributes.vrf_of(interface)));
+        let header = header_of_call(self.side, (&mut *vector, lane), header, vrf);
         if header.kind.malformed().is_some() {
             return self.pass_or(vector, (lane, &header), Drop::Nat44Malformed);
         }

@@ -2,9 +2,10 @@
 //! wrong one stays wrong.
 
 use stoa_tables::flow_table::Ends;
-use stoa_wire::protocol::{AH, DCCP, ICMP4, TCP, UDP, UDP_LITE};
-use stoa_wire::{checksum, icmp_query, ipv4};
+use stoa_wire::protocol::{AH, DCCP, GRE, ICMP4, TCP, UDP, UDP_LITE};
+use stoa_wire::{checksum, icmp_query, ipv4, pptp};
 
+use crate::flow::alg::CALL;
 use crate::flow::fields::{Kind, Place, of_ip4};
 
 /// Bytes of an ICMP error before the packet that it quotes.
@@ -108,6 +109,8 @@ fn apply_upper(upper: &mut [u8], protocol: u8, addresses: u32, (old, new): (u32,
         UDP_LITE => correct(upper, 6, by, Zero::Invalid),
         DCCP => correct(upper, 6, by, Zero::Value),
         ICMP4 => return apply_query(upper, (old, new)),
+        // Flows of calls have the ID of the receiving end as destination port; those of hosts have no ports.
+        GRE if (new >> 16) as u16 == CALL => return pptp::set_call_id(upper, new as u16),
         _ => return,
     }
     write32(upper, 0, new);

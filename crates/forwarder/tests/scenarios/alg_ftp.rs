@@ -2,7 +2,7 @@
 //! passes as it is.
 
 mod changes;
-mod control;
+pub mod control;
 mod hostile;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -17,6 +17,7 @@ mod acl_stateful_changes;
 mod address_conflicts;
 mod advertising;
 mod alg_ftp;
+mod alg_pptp;
 mod alg_tftp;
 mod all_features;
 mod anycast;

@@ -12,8 +12,10 @@ fn gateways_are_those_that_the_policy_names() {
     assert_eq!(found.policies[0].algs, algs);
     let found = nat(&json!([of(json!([{ "name": "tftp" }]))]));
     assert_eq!(found.policies[0].algs, [v1::NatAlg { name: "tftp".to_owned(), port: 69 }]);
+    let found = nat(&json!([of(json!([{ "name": "pptp", "transport-protocol": 6 }]))]));
+    assert_eq!(found.policies[0].algs, [v1::NatAlg { name: "pptp".to_owned(), port: 1723 }]);
     for (alg, leaf, cause) in [
-        (json!({ "name": "sip" }), "", "no application level gateway"),
+        (json!({ "name": "h323" }), "", "no application level gateway"),
         (json!({ "name": "ftp", "transport-protocol": 17 }), "/transport-protocol", "protocol 17"),
         (
             json!({ "name": "ftp", "dst-transport-port": { "start-port-number": 1, "end-port-number": 9 } }),

@@ -287,8 +287,12 @@ impl<F: Family> AclNode<F> {
             }
             return;
         }
-        if is_read && gateway.alg == Some(Alg::Ftp) && kind.part() == Fragment::No {
-            self.read_control(reader, side, (vector, lane), of_flow, &mut gateway);
+        match gateway.alg.filter(|_| is_read && kind.part() == Fragment::No) {
+            Some(Alg::Ftp) => {
+                self.read_control(reader, side, (vector, lane), of_flow, &mut gateway);
+            }
+            Some(Alg::Pptp) => self.read_calls(side, (vector, lane), of_flow, &mut gateway),
+            _ => {}
         }
         shift_known(vector, lane, gateway.stream(direction));
     }

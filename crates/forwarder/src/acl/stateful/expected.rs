@@ -2,7 +2,7 @@
 
 use stoa_engine::Vector;
 use stoa_tables::classifier::Fragment;
-use stoa_wire::protocol::{TCP, UDP};
+use stoa_wire::protocol::{GRE, TCP, UDP};
 use stoa_wire::tcp::flag;
 
 use super::{Fate, seen, tracked};
@@ -10,8 +10,15 @@ use crate::acl::Policy;
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
 use crate::acl::node::AclNode;
-use crate::flow::alg::ExpectedKey;
+use crate::flow::alg::{Alg, Expectation, ExpectedKey};
 use crate::flow::tracker::{Opened, Side};
+
+/// The worker that follows the control connection of a call, and so the call: it ends both.
+fn owner_of_calls(side: &Side, it: &Expectation) -> Option<u8> {
+    let flow = side.reader().entry(it.control.id);
+    let is_live = flow.is_live() && flow.start() == it.control.start;
+    (it.alg == Alg::Pptp && is_live).then(|| flow.owner())
+}
 
 impl<F: Family> AclNode<F> {
     /// Whether a lane without a flow has begun one, as it was announced, or was dropped then. `is_any` is set if it
@@ -29,6 +36,10 @@ impl<F: Family> AclNode<F> {
             Some(Fate::Pass(flags)) => vector.flags[lane] |= flags,
             Some(Fate::Drop(reason)) => {
                 vector.next[lane] = reason.next();
+                *is_any = true;
+            }
+            Some(Fate::Foreign(owner)) => {
+                self.tracking.foreign.push(lane, owner);
                 *is_any = true;
             }
             _ => return false,
@@ -49,6 +60,8 @@ impl<F: Family> AclNode<F> {
         let begins = match kind.protocol() {
             TCP => kind.tcp_flags() & (flag::SYN | flag::ACK | flag::RST | flag::FIN) == flag::SYN,
             UDP => true,
+            // With a call ID that was announced.
+            GRE => fields.ports[lane] != 0,
             _ => false,
         };
         if !begins || kind.part() != Fragment::No || kind.malformed().is_some() {
@@ -60,7 +73,12 @@ impl<F: Family> AclNode<F> {
         }
         let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
         let key = F::flow_key(fields, lane, vrf);
-        let it = side.expectations().take(&ExpectedKey::of(&key), now.tick)?;
+        let expected = ExpectedKey::of(&key);
+        let it = side.expectations().find(&expected, now.tick)?;
+        if let Some(owner) = owner_of_calls(side, &it).filter(|it| *it != side.number()) {
+            return Some(Fate::Foreign(owner));
+        }
+        let it = side.expectations().take(&expected, now.tick)?;
         let begins = (&it, policy.epoch, vector.rx_if[lane]);
         let opened = side.create_expected(key, &packet, begins, now);
         if matches!(opened, Opened::New) {

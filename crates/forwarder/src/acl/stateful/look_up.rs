@@ -100,7 +100,7 @@ impl<F: Family> AclNode<F> {
         }
         let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
         let about = about(&seen(vector, fields, lane), fields.ports[lane], vrf);
-        let flow = about.and_then(|about| Some((side.find(&about.key)?, about.sequence)));
+        let flow = about.and_then(|about| Some((side.find_about(&about)?, about.sequence)));
         let Some((flow, sequence)) = flow else { return false };
         let by = sequence.map_or(0, |it| side.shifted_by(flow, it));
         let is_translated = flow.id().is_some_and(|id| side.is_translated(id));

@@ -7,11 +7,12 @@
 
 mod slot;
 
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use stoa_engine::prepared::Prepared;
 use stoa_tables::flow_hash::mix;
 use stoa_tables::flow_table::{FlowKey, Tuple};
+use stoa_wire::protocol::GRE;
 
 use super::{Alg, AlgCounts};
 use slot::Slot;
@@ -150,6 +151,8 @@ pub struct Expectations {
     hosts: Box<[AtomicU16; HOSTS]>,
     pairs: Box<[AtomicU16; PAIRS]>,
     live: AtomicU32,
+    /// Whether calls of PPTP were ever expected.
+    has_calls: AtomicBool,
     /// The tick at which all were looked at last.
     swept: AtomicU32,
     seed: u32,
@@ -164,6 +167,7 @@ impl Expectations {
             hosts: Box::new([const { AtomicU16::new(0) }; HOSTS]),
             pairs: Box::new([const { AtomicU16::new(0) }; PAIRS]),
             live: AtomicU32::new(0),
+            has_calls: AtomicBool::new(false),
             swept: AtomicU32::new(0),
             seed,
             counts: AlgCounts::default(),
@@ -179,6 +183,12 @@ impl Expectations {
     #[inline(always)]
     pub fn is_any(&self) -> bool {
         self.live.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether there may be flows of calls: packets of enhanced GRE with a call ID in their keys.
+    #[inline(always)]
+    pub fn has_calls(&self) -> bool {
+        self.has_calls.load(Ordering::Relaxed)
     }
 
     /// How many connections are expected.
@@ -298,6 +308,9 @@ impl Expectations {
         }
         // Before it can be taken away.
         self.live.fetch_add(1, Ordering::Relaxed);
+        if new.key.protocol == GRE {
+            self.has_calls.store(true, Ordering::Relaxed);
+        }
         if bucket.iter().any(|slot| slot.fill(new)) {
             return Ok(());
         }

@@ -4,17 +4,21 @@
 use stoa_tables::flow_table::Direction;
 
 use super::Alg;
+use super::calls::{self, Calls};
 use crate::flow::flow_words::FlowWords;
 
-/// Words of a direction, and of a flow.
+/// Words of a direction, of both, and of a flow.
 const STREAM: usize = 4;
-const WORDS: usize = 2 * STREAM;
+const STREAMS: usize = 2 * STREAM;
+const WORDS: usize = STREAMS + calls::WORDS;
 /// Bits of the last word of a direction, above the port.
 const HAS_EDIT: u32 = 1 << 16;
 const HAS_LINE: u32 = 1 << 17;
 const LAST_SHIFT: u32 = 18;
 const LAST_BITS: u32 = 6;
+/// In the last word of the original direction, the gateway; of the other one, which calls are over.
 const ALG_SHIFT: u32 = 24;
+const BESIDE: u32 = 0xff << ALG_SHIFT;
 /// By how much a segment may grow.
 const MOST: i8 = (1 << (LAST_BITS - 1)) - 1;
 
@@ -87,6 +91,11 @@ impl Stream {
         self.line = self.line.or(Some(number));
     }
 
+    /// The number of the first byte of the next line or message, if that is known.
+    pub fn line(&self) -> Option<u32> {
+        self.line
+    }
+
     /// The port that the last announcement got; `None`: there was none.
     pub fn last_port(&self) -> Option<u16> {
         self.edited.map(|_| self.port)
@@ -148,9 +157,17 @@ pub struct AlgFlow {
     pub alg: Option<Alg>,
     /// What both ends send: in the original direction, and in the other one.
     pub streams: [Stream; 2],
+    /// The calls of PPTP.
+    pub calls: Calls,
 }
 
 impl AlgFlow {
+    /// One whose first packet was seen. `first`: what its sender sends.
+    pub fn beginning(alg: Alg, first: Stream) -> Self {
+        let streams = [first, Stream::default()];
+        Self { alg: Some(alg), streams, calls: Calls::default() }
+    }
+
     /// What is sent in a direction.
     pub fn stream(&self, direction: Direction) -> &Stream {
         let [original, reply] = &self.streams;
@@ -175,14 +192,14 @@ pub struct AlgFlows(pub FlowWords<WORDS>);
 impl AlgFlows {
     /// The state of a flow; `None`: it has none.
     pub fn get(&self, id: u32) -> Option<AlgFlow> {
-        let [a, b, c, d, e, f, g, h] = self.0.load(id)?;
+        let [a, b, c, d, e, f, g, h, rest @ ..] = self.0.load(id)?;
         let alg = match d >> ALG_SHIFT {
             0 => return None,
             GONE => None,
             number => Some(Alg::of_number(number as u8)?),
         };
-        let streams = [[a, b, c, d & !(GONE << ALG_SHIFT)], [e, f, g, h]].map(Stream::of_words);
-        Some(AlgFlow { alg, streams })
+        let streams = [[a, b, c, d & !BESIDE], [e, f, g, h & !BESIDE]].map(Stream::of_words);
+        Some(AlgFlow { alg, streams, calls: Calls::of_words(&rest, h >> ALG_SHIFT) })
     }
 
     /// Sets the state of a flow; whether there is room. Only the owner of the flow calls this.
@@ -194,6 +211,8 @@ impl AlgFlows {
             }
             let alg = flow.alg.map_or(GONE, |alg| u32::from(alg as u8));
             values[STREAM - 1] |= alg << ALG_SHIFT;
+            values[STREAMS - 1] |= flow.calls.over() << ALG_SHIFT;
+            values[STREAMS..].copy_from_slice(&flow.calls.words());
         }
         self.0.store(id, values)
     }
@@ -221,8 +240,10 @@ mod tests {
         fn words_hold_the_state(
             streams in [streams(), streams()],
             alg in prop::option::of(prop::sample::select(Alg::ALL.to_vec())),
+            (calls, over) in any::<([u32; calls::WORDS], u8)>(),
         ) {
-            let (all, flow) = (AlgFlows::default(), AlgFlow { alg, streams });
+            let calls = Calls::of_words(&calls, over.into());
+            let (all, flow) = (AlgFlows::default(), AlgFlow { alg, streams, calls });
             prop_assert!(!all.set(1, Some(&flow)) && all.0.prepare(2));
             prop_assert_eq!(all.get(1), None);
             prop_assert!(all.set(1, Some(&flow)) && !all.set(2, Some(&flow)));

@@ -7,6 +7,7 @@
 //!
 //! What a gateway cannot read passes as it is, and is counted by its cause.
 
+pub mod calls;
 pub mod expectations;
 pub mod flows;
 
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoa_wire::protocol::{TCP, UDP};
 
+pub use calls::{CALL, Call, Calls, End, call_key, hosts_key};
 pub use expectations::{Becomes, Control, Expectation, Expectations, ExpectedKey};
 pub use flows::{AlgFlow, AlgFlows, Stream};
 
@@ -28,17 +30,20 @@ pub enum Alg {
     Ftp = 1,
     /// TFTP (RFC 1350).
     Tftp = 2,
+    /// PPTP (RFC 2637).
+    Pptp = 3,
 }
 
 impl Alg {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Ftp, Self::Tftp];
+    pub const ALL: [Self; 3] = [Self::Ftp, Self::Tftp, Self::Pptp];
 
     /// Its name for operators.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ftp => "ftp",
             Self::Tftp => "tftp",
+            Self::Pptp => "pptp",
         }
     }
 
@@ -55,7 +60,7 @@ impl Alg {
     /// The protocol of its control connections.
     pub const fn protocol(self) -> u8 {
         match self {
-            Self::Ftp => TCP,
+            Self::Ftp | Self::Pptp => TCP,
             Self::Tftp => UDP,
         }
     }
@@ -65,14 +70,16 @@ impl Alg {
         match self {
             Self::Ftp => 21,
             Self::Tftp => 69,
+            Self::Pptp => 1723,
         }
     }
 
     /// Seconds that an announced connection is expected.
     pub const fn timeout_s(self) -> u32 {
         match self {
-            // A client of FTP may wait for a reply on the control connection before it connects.
-            Self::Ftp => 60,
+            // A client of FTP may wait for a reply on the control connection before it connects, and a call of PPTP
+            // for its answer.
+            Self::Ftp | Self::Pptp => 60,
             Self::Tftp => 30,
         }
     }
@@ -84,11 +91,11 @@ impl Alg {
 pub enum Passed {
     /// It is beyond what is read of a packet.
     TooLong,
-    /// Its line does not end in its segment, or does not begin there.
+    /// Its line or message does not end in its segment, or does not begin there.
     Split,
     /// It is malformed.
     Malformed,
-    /// It names another host than its sender, or a port below 1024.
+    /// It names another host than its sender, a port below 1024, or a call that nobody has begun.
     Foreign,
     /// The checksum of its packet is wrong.
     Checksum,

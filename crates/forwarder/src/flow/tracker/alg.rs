@@ -2,6 +2,7 @@
 
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{Direction, FlowKey, Match, Tuple};
+use stoa_wire::protocol::GRE;
 use stoa_wire::tcp::flag::SYN;
 use stoa_wire::{tftp, udp};
 
@@ -75,7 +76,7 @@ impl Side {
         let syn = packet.segment().filter(|it| it.flags & SYN != 0);
         let first =
             syn.map_or_else(Stream::default, |it| Stream::beginning(it.sequence.wrapping_add(1)));
-        self.give_alg(id, &AlgFlow { alg: Some(alg), streams: [first, Stream::default()] });
+        self.give_alg(id, &AlgFlow::beginning(alg, first));
         self.expect_answer((id, Direction::Original), packet, now);
     }
 
@@ -175,7 +176,7 @@ impl Side {
         listener: &Listener,
         now: Now,
     ) -> Result<(), Passed> {
-        let (flow, [own, other]) = (self.reader.entry(id), self.keys((id, direction)));
+        let flow = self.reader.entry(id);
         let Some(gateway @ AlgFlow { alg: Some(alg), .. }) = self.alg_flow(id) else {
             return Ok(());
         };
@@ -188,26 +189,41 @@ impl Side {
                     .forget(&ExpectedKey { port, ..ExpectedKey::of(&other) }, control);
             }
         }
+        let expectation = self.expectation((id, direction), (alg, listener), now);
+        self.expectations().expect(&expectation, now.tick).map_err(|_| Passed::Full)
+    }
+
+    /// What the gateway of a flow expects of the other end if the one that sends in a direction listens.
+    pub(super) fn expectation(
+        &self,
+        (id, direction): (u32, Direction),
+        (alg, listener): (Alg, &Listener),
+        now: Now,
+    ) -> Expectation {
+        let (flow, [own, other]) = (self.reader.entry(id), self.keys((id, direction)));
         let Listener { protocol, port, own_port } = *listener;
         let key = ExpectedKey { port, protocol, ..ExpectedKey::of(&other) };
         let becomes = match own.tuple {
-            Tuple::Ip4(it) if (u128::from(it.source), own_port) != (key.destination, port) => {
+            // Both directions of a call are translated as its control connection is.
+            Tuple::Ip4(it)
+                if (u128::from(it.source), own_port) != (key.destination, port)
+                    || protocol == GRE && flow.has_second() =>
+            {
                 let (source, destination, vrf) = (it.destination, it.source, own.vrf);
                 let number = Uses::of(&flow).number;
                 Some(Becomes { source, destination, port: own_port, vrf, number })
             }
             _ => None,
         };
-        let expectation = Expectation {
+        Expectation {
             key,
             becomes,
             alg,
             rule: flow.rule() & !EXPECTED,
             profile: profile_of(flow.class()),
-            control,
+            control: Control { id, start: flow.start() },
             until: now.tick.wrapping_add(alg.timeout_s()),
-        };
-        self.expectations().expect(&expectation, now.tick).map_err(|_| Passed::Full)
+        }
     }
 
     /// Creates the flow of an expected connection by its first packet. It has the admission of its control connection.
@@ -221,27 +237,35 @@ impl Side {
     ) -> Opened {
         let (rule, profile) = (it.rule | EXPECTED, it.profile);
         let admission = Admission { epoch, rule, profile, is_confirmed: true, received };
-        let (Some(becomes), Tuple::Ip4(of)) = (it.becomes, key.tuple) else {
-            return self.create(key, packet, admission, now);
+        let translated = match (it.becomes, key.tuple) {
+            (Some(becomes), Tuple::Ip4(of)) => Some((becomes, of)),
+            _ => None,
         };
-        let reply = Flow {
-            source: becomes.destination,
-            destination: becomes.source,
-            source_port: becomes.port,
-            destination_port: of.source_port,
-            protocol: of.protocol,
-        };
-        let reply_key = Some(FlowKey::ip4(reply, becomes.vrf));
-        let new = match self.new_flow((key, reply_key), packet, admission) {
+        let reply_key = translated.map(|(becomes, of)| {
+            let reply = Flow {
+                source: becomes.destination,
+                destination: becomes.source,
+                source_port: becomes.port,
+                destination_port: of.source_port,
+                protocol: of.protocol,
+            };
+            FlowKey::ip4(reply, becomes.vrf)
+        });
+        let mut new = match self.new_flow((key, reply_key), packet, admission) {
             Ok(new) => new,
             Err(opened) => return opened,
         };
-        self.make_translated_room();
+        if it.alg == Alg::Pptp {
+            Self::begin_call(&mut new, profile);
+        }
+        self.make_room(self.kind(reply_key.is_some()));
         match self.insert(&new, packet, now) {
             Ok(id) => {
-                let number = becomes.number;
-                self.note_uses(id, Uses { number, is_inbound: true, ..Uses::default() });
-                self.export.began(&self.reader.entry(id));
+                if let Some((Becomes { destination, port, number, .. }, of)) = translated {
+                    let is_inbound = (destination, port) != (of.destination, of.destination_port);
+                    self.note_uses(id, Uses { number, is_inbound, ..Uses::default() });
+                    self.export.began(&self.reader.entry(id));
+                }
                 Opened::New
             }
             Err(opened) => opened,

@@ -5,12 +5,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use stoa_tables::classifier::Fragment;
 use stoa_tables::flow_hash::Flow;
-use stoa_tables::flow_table::FlowKey;
+use stoa_tables::flow_table::{FlowKey, Match, Tuple};
 use stoa_wire::checksum::Pseudo;
-use stoa_wire::protocol::{ICMP4, ICMP6, TCP, has_ports};
+use stoa_wire::pptp;
+use stoa_wire::protocol::{GRE, ICMP4, ICMP6, TCP, has_ports};
 use stoa_wire::tcp::{self, flag};
 use stoa_wire::{icmp_query, ipv6_extensions};
 
+use super::Side;
+use crate::flow::alg::{CALL, hosts_key};
 use crate::flow::fields::{Kind, Place};
 use crate::flow::tcp::{Direction, Segment};
 
@@ -157,7 +160,22 @@ fn ports_of(protocol: u8, upper: &[u8], is_ip6: bool) -> Option<(u16, u16)> {
             true => (request.into(), identifier),
         });
     }
-    Some((0, 0))
+    // If no call has it, the packet belongs to the flow of its hosts: see `find_about`.
+    let call = if protocol == GRE { pptp::call_id(upper) } else { None };
+    Some(call.map_or((0, 0), |id| (CALL, id)))
+}
+
+impl Side {
+    /// The live flow of the packet that an ICMP error is about.
+    pub fn find_about(&self, about: &About) -> Option<Match> {
+        let protocol = match about.key.tuple {
+            Tuple::Ip4(it) => it.protocol,
+            Tuple::Ip6(it) => it.protocol,
+        };
+        let of_hosts = hosts_key(&about.key);
+        let is_other = protocol == GRE && of_hosts != about.key;
+        self.find(&about.key).or_else(|| if is_other { self.find(&of_hosts) } else { None })
+    }
 }
 
 /// The sequence number of a TCP segment of which 8 bytes are known; `None`: they are not.

@@ -9,6 +9,7 @@ use super::limited::half_open_to;
 use super::pieces::Passed;
 use super::spliced::SPLICED;
 use super::{Admission, Opened, SUSPENDED, Seen, Side};
+use crate::flow::alg::{AlgFlow, Calls};
 use crate::flow::fields::Kind;
 use crate::flow::flows::{Flows, Now};
 use crate::flow::tcp::Tcp;
@@ -246,10 +247,13 @@ impl Side {
     /// Removes an own flow that another one is to replace, with what makes that one. What it counts for its zone, the
     /// other one counts. `None`: another worker holds its bucket; or it is spliced, and over.
     pub fn take(&mut self, id: u32) -> Option<NewFlow> {
+        if self.is_altered(id) {
+            self.end_calls(id);
+        }
         let flow = self.reader.entry(id);
         self.carried = None;
         if flow.flags() & SPLICED != 0 {
-            self.carried = self.alg_flow(id);
+            self.carried = self.alg_flow(id).map(|it| AlgFlow { calls: Calls::default(), ..it });
             if self.carried.is_none() {
                 self.remove(id);
                 return None;

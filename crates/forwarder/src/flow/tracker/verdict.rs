@@ -130,6 +130,9 @@ impl Side {
     /// Removes an own flow. One whose bucket another worker holds stays until it expires, and is suspended.
     pub fn remove(&mut self, id: u32) {
         let ended = Ended::of(&self.reader.entry(id));
+        if self.is_altered(id) {
+            self.end_calls(id);
+        }
         match self.owner.remove(id) {
             Ok(()) => {
                 self.note_ended(&ended);

@@ -9,7 +9,7 @@ use crate::nat::AlgPort;
 pub(super) fn checked(given: &v1::NatAlg) -> Result<AlgPort, Wrong> {
     let name = &given.name;
     let Some(alg) = Alg::of_name(name) else {
-        return Err((format!("has the ALG {name:?}"), "Use ftp or tftp."));
+        return Err((format!("has the ALG {name:?}"), "Use ftp, tftp or pptp."));
     };
     match u16::try_from(given.port) {
         Ok(0) => Ok(AlgPort { alg, port: alg.port() }),
