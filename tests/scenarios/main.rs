@@ -8,6 +8,7 @@ mod acl;
 mod af_xdp;
 mod alg;
 mod alg_pptp;
+mod alg_sip;
 mod arping;
 mod bfd;
 mod bfd_link;

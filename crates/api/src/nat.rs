@@ -62,6 +62,7 @@ pub fn default_alg_port(name: &str) -> u32 {
         "ftp" => 21,
         "tftp" => 69,
         "pptp" => 1723,
+        "sip" => 5060,
         _ => 0,
     }
 }

@@ -43,6 +43,7 @@ pub mod pcp;
 pub mod pptp;
 pub mod protocol;
 pub mod radius;
+pub mod sip;
 pub mod tcp;
 pub mod tcp_options;
 pub mod text;

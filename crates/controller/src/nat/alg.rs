@@ -8,7 +8,7 @@ use stoa_yang::error::ValidationErrors;
 use crate::config::model::{NatAlg, NatPolicy};
 
 /// Those that Stoa has, with the protocol of their control connections.
-const KNOWN: [(&str, u8); 3] = [("ftp", TCP), ("tftp", UDP), ("pptp", TCP)];
+const KNOWN: [(&str, u8); 4] = [("ftp", TCP), ("tftp", UDP), ("pptp", TCP), ("sip", UDP)];
 
 /// The gateways of a policy that are on.
 pub(super) fn algs(
@@ -23,7 +23,7 @@ fn alg(given: &NatAlg, path: &str, errors: &mut ValidationErrors) -> Option<v1::
     let path = format!("{path}/algs[name='{}']", given.name);
     let Some((name, protocol)) = KNOWN.iter().find(|(name, _)| *name == given.name) else {
         let cause = format!("Stoa has no application level gateway \"{}\"", given.name);
-        errors.add(path, cause, "Use ftp, tftp or pptp, or remove it.");
+        errors.add(path, cause, "Use ftp, tftp, pptp or sip, or remove it.");
         return None;
     };
     let other = given.transport_protocol.filter(|it| *it != u32::from(*protocol));

@@ -17,6 +17,7 @@ mod place;
 mod refusal;
 pub mod reset;
 mod stateful;
+pub(crate) use stateful::Reading;
 pub mod zones;
 
 pub use beside::{beside_arc4, beside_arc6, pair_to_host4, pair_to_host6};

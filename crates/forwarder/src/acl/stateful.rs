@@ -20,6 +20,7 @@ mod pptp;
 mod runs;
 mod segments;
 mod settle;
+mod sip;
 mod spliced;
 
 use stoa_engine::quiescence::Reader;
@@ -43,6 +44,7 @@ use alg::Altered;
 use runs::Runs;
 use segments::Answer;
 pub(super) use settle::{is_first, settle_all};
+pub(crate) use sip::Reading;
 
 /// What a node keeps of the flows of a vector.
 pub(super) struct Tracking {
@@ -220,7 +222,14 @@ impl<F: Family> AclNode<F> {
         for lane in left.iter() {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);
             let Some(id) = known.id() else {
-                if expects && self.begins_expected(side, (vector, lane), policy, &mut is_any) {
+                if expects
+                    && self.begins_expected(
+                        (&mut *side, reader),
+                        (&mut *vector, lane),
+                        policy,
+                        &mut is_any,
+                    )
+                {
                     continue;
                 }
                 if self.is_about_a_flow(side, vector, lane) {

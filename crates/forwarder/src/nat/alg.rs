@@ -6,7 +6,7 @@ use stoa_tables::flow_table::{Direction, FlowEntry, FlowKey, Tuple};
 use super::mappings::End;
 use super::statics::Statics;
 use super::{Allocation, Nat, Policy};
-use crate::flow::alg::{Alg, Control, ExpectedKey};
+use crate::flow::alg::{Alg, Becomes, Control, ExpectedKey};
 use crate::flow::flows::Now;
 use crate::flow::tracker::{Side, Uses};
 
@@ -98,14 +98,26 @@ impl Nat {
     }
 }
 
+/// Ports of an end that is announced.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Its own port, the first one.
+    pub port: u16,
+    /// How many there are, one behind the other. More than one have external ones of the same parity (RFC 3550 section
+    /// 11).
+    pub count: u16,
+}
+
 /// The external port of an end that is announced in a direction of a translated flow, whose own port is known: the same
-/// one if it is free, or another one of its policy. `None`: none was found.
+/// one if it is free, or another one of its policy. `None`: none was found. `is_used`: ports that the flow uses.
 pub fn external_port(
     (nat, side): (&Nat, &Side),
     (id, direction): (u32, Direction),
-    own_port: u16,
+    wanted: &Wanted,
+    is_used: impl Fn(u16) -> bool,
     now: Now,
 ) -> Option<u16> {
+    let Wanted { port: own_port, count: ports } = *wanted;
     let (flow, [own, other]) = (side.reader().entry(id), side.keys((id, direction)));
     let (own, of_other) = (ip4(&own)?, ip4(&other)?);
     let number = Uses::of(&flow).number;
@@ -114,18 +126,29 @@ pub fn external_port(
     let (first, last) = nat.range(number, own.source, control);
     let count = u32::from(last.saturating_sub(first)) + 1;
     let flow = Control { id, start: flow.start() };
-    let is_free = |port: &u16| {
-        let key = ExpectedKey { port: *port, ..ExpectedKey::of(&other) };
+    let is_one_free = |port: u16, own_port: u16| {
+        let key = ExpectedKey { port, ..ExpectedKey::of(&other) };
         let expected = side.expectations().find(&key, now.tick);
-        expected.is_none_or(|it| it.control == flow)
-            && !nat.is_taken(side, End { port: *port, ..control }, (own.source, own_port))
+        let is_own = |it: Becomes| (it.destination, it.port) == (own.source, own_port);
+        !is_used(port)
+            && expected.is_none_or(|it| it.control == flow || it.becomes.is_some_and(is_own))
+            && !nat.is_taken(side, End { port, ..control }, (own.source, own_port))
     };
+    let is_free = |port: &u16| {
+        let mut all = (0..ports).map(|by| (port.checked_add(by), own_port.checked_add(by)));
+        all.all(|(port, own)| {
+            let both = port.zip(own).filter(|(port, _)| *port <= last);
+            both.is_some_and(|(port, own)| is_one_free(port, own))
+        })
+    };
+    let with_parity = |port: u16| if ports > 1 { port & !1 | own_port & 1 } else { port };
     let random = |at: u32| {
         let word = side.expectations().random(now.ms ^ u32::from(own_port) << 16 ^ at);
         first + ((u64::from(word) * u64::from(count)) >> 32) as u16
     };
     let same = (first..=last).contains(&own_port).then_some(own_port);
-    same.into_iter().chain((0..TRIES).map(random)).find(is_free)
+    let others = (0..TRIES).map(|at| with_parity(random(at))).filter(|port| *port >= first);
+    same.into_iter().chain(others).find(is_free)
 }
 
 #[cfg(test)]

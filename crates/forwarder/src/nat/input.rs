@@ -8,7 +8,7 @@ use stoa_engine::arc::ArcHook;
 use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::flow_table::Match;
-use stoa_wire::protocol::ICMP4;
+use stoa_wire::protocol::{ICMP4, UDP};
 
 use super::create::Maker;
 use super::errors::{Found, translate_error};
@@ -238,7 +238,11 @@ impl Slow<'_> {
             Some(Ok(ends)) => {
                 vector.flags[lane] |= flags::TRACKED;
                 translate(vector, lane, &header, ends);
-                remember_first((nat, &*self.side), (vector, lane), &key);
+                remember_first((nat, &*self.side), (&mut *vector, lane), &key);
+                if header.kind.protocol() == UDP && shared.flows.may_alter(true) {
+                    let reading = acl::Reading { shared, reader: self.reader, now };
+                    reading.read_first(self.side, (vector, lane), &key);
+                }
                 Fate::Pass
             }
             Some(Err(reason)) => Fate::Drop(reason),

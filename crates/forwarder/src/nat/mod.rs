@@ -33,7 +33,7 @@ pub mod statics;
 pub mod vrfs;
 mod worker;
 
-pub use alg::{AlgPort, external_port};
+pub use alg::{AlgPort, Wanted, external_port};
 pub use errors::restore;
 pub use input::make_input;
 pub use output::make_output;

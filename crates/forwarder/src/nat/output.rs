@@ -7,7 +7,7 @@ use stoa_engine::arc::ArcHook;
 use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::flow_table::{Direction, Match};
-use stoa_wire::protocol::ICMP4;
+use stoa_wire::protocol::{ICMP4, UDP};
 
 use super::create::Maker;
 use super::first::First;
@@ -46,6 +46,7 @@ struct Slow<'a> {
     shared: &'a Shared,
     nat: &'a Nat,
     peers: &'a RemotePeers,
+    reader: &'a stoa_engine::quiescence::Reader,
     policy: Option<acl::Policy>,
     side: &'a mut Side,
     worker: &'a mut NatWorker,
@@ -106,7 +107,7 @@ impl Output {
             return true;
         };
         let (peers, side) = (shared.remote_peers.read(reader), tracker.of(true));
-        let mut slow = Slow { shared, nat, peers, policy, side, worker, now };
+        let mut slow = Slow { shared, nat, peers, reader, policy, side, worker, now };
         let (mut is_any, mut packets, mut bytes) = (false, 0, 0);
         if let Next::All(edge) = next {
             let lanes = vector.len();
@@ -192,6 +193,10 @@ impl<'a> Slow<'a> {
         vector.flags[lane] |= flags::TRACKED;
         vector.flags[lane] &= !flags::DEFERRED;
         translate(vector, lane, &header, ends);
+        if header.kind.protocol() == UDP && self.shared.flows.may_alter(true) {
+            let Self { shared, reader, now, .. } = *self;
+            acl::Reading { shared, reader, now }.read_first(self.side, (vector, lane), &key);
+        }
         Ok(true)
     }
 

@@ -18,6 +18,7 @@ mod address_conflicts;
 mod advertising;
 mod alg_ftp;
 mod alg_pptp;
+mod alg_sip;
 mod alg_tftp;
 mod all_features;
 mod anycast;

@@ -123,6 +123,7 @@ fn a_gateway_needs_flows_of_its_protocol() {
         (with("udp", "ftp", true), "are TCP"),
         (with("tcp", "tftp", true), "are UDP"),
         (with("udp", "pptp", true), "are TCP"),
+        (with("tcp", "sip", true), "are UDP"),
     ] {
         let text = json!({ "ietf-access-control-list:acls": { "acl": [wrong] } });
         let errors = Configuration::parse(Path::new("test"), text.to_string()).unwrap_err();

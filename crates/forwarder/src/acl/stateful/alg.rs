@@ -16,17 +16,24 @@ use stoa_wire::tcp::flag;
 use stoa_wire::tcp_options::{Shift, shift, shift_edges};
 
 use super::edit::replace_data;
-use super::{Fate, Tracking, seen, tracked, tracker};
+use super::{Fate, Reading, Tracking, seen, tracked, tracker};
 use crate::acl::Policy;
 use crate::acl::keys::Family;
 use crate::acl::node::AclNode;
 use crate::flow::alg::{Alg, AlgFlow, Passed, Stream};
 use crate::flow::fields::{Kind, Place};
 use crate::flow::tracker::{Followed, Listener, SUSPENDED, Seen, Side};
-use crate::nat::external_port;
+use crate::nat::{Wanted, external_port};
 
 /// Ports below this one are never opened: servers listen there, and no client or server of FTP announces them.
 const LOWEST_PORT: u16 = 1024;
+
+/// The flow of a lane that a rule has begun just now, and whose first packet has to be read.
+pub(super) fn note_first(lane: usize, of_flow: (u32, Direction), tracking: &mut Tracking) {
+    if tracking.altered.iter().all(|it| usize::from(it.lane) != lane) {
+        tracking.altered.push(Altered { lane: lane as u8, of_flow, by: 0 });
+    }
+}
 
 /// A lane about which rules decide.
 pub(super) struct Altered {
@@ -265,7 +272,7 @@ impl<F: Family> AclNode<F> {
     }
 
     /// Reads a packet that the tracker has seen, and writes what its receiver is to see.
-    fn finish(
+    pub(super) fn finish(
         &self,
         reader: &Reader,
         side: &mut Side,
@@ -284,6 +291,8 @@ impl<F: Family> AclNode<F> {
         if kind.protocol() != TCP {
             if is_read {
                 side.expect_answer(of_flow, &seen(vector, fields, lane), self.tracking.now);
+                let (shared, now) = (&*self.shared, self.tracking.now);
+                Reading { shared, reader, now }.read(side, (vector, lane), of_flow);
             }
             return;
         }
@@ -340,7 +349,8 @@ impl<F: Family> AclNode<F> {
             (Some(port), true) => port,
             (None, true) => {
                 let nat = self.shared.nat.read(reader);
-                external_port((nat, side), of_flow, own_port, self.tracking.now)
+                let wanted = Wanted { port: own_port, count: 1 };
+                external_port((nat, side), of_flow, &wanted, |_| false, self.tracking.now)
                     .ok_or(Passed::Full)?
             }
         };

@@ -1,17 +1,19 @@
-//! Other text in place of a part of the data of a TCP segment.
+//! Other text in place of a part of the data of a TCP segment, or of that of a datagram.
 
 use std::ops::Range;
 
 use stoa_engine::Vector;
 use stoa_wire::checksum::{self, update16};
-use stoa_wire::protocol::TCP;
-use stoa_wire::{ipv4, ipv6};
+use stoa_wire::protocol::{TCP, UDP};
+use stoa_wire::{ipv4, ipv6, udp};
 
 use super::seen;
 use crate::flow::fields::{Kind, Place};
 
 /// Where the checksum of a TCP segment is.
 const CHECKSUM: usize = 16;
+/// Bytes of the longest packet that a datagram becomes which grows: longer ones are cut on their way.
+const MTU: usize = 1_500;
 
 /// Puts a text in place of a part of the data of a lane's segment, which gets a new checksum: the former one must have
 /// been right. Its fields must be known, and stay true. `false`, and nothing has changed: it has no room.
@@ -52,6 +54,48 @@ pub(super) fn replace_data(
         let sum = checksum::sum(segment) + pseudo.sum(TCP, segment.len());
         if let Some(field) = segment.get_mut(CHECKSUM..CHECKSUM + 2) {
             field.copy_from_slice(&checksum::finish(sum).to_be_bytes());
+        }
+    }
+    if let Some(fields) = vector.known_fields_mut() {
+        fields.place[lane] = Place((upper as u32) << 16 | new_length as u32).0;
+    }
+    true
+}
+
+/// Puts a text in place of the data of a lane's datagram, which gets a new checksum if it has one: that must have been
+/// right. Its fields must be known, and stay true. `false`, and nothing has changed: it has no room.
+pub(super) fn replace_datagram(vector: &mut Vector, lane: usize, text: &[u8]) -> bool {
+    let Some(fields) = vector.known_fields() else { return false };
+    let packet = seen(vector, fields, lane);
+    let (kind, place, pseudo) = (packet.kind, packet.place, packet.pseudo());
+    let (upper, length) = (usize::from(place.upper()), usize::from(place.length()));
+    let data = upper + udp::LENGTH;
+    let new_length = data + text.len();
+    let has_room = usize::from(vector.offset[lane]) + new_length <= vector.capacity(lane)
+        && new_length <= length.max(MTU);
+    let Some(pseudo) = pseudo.filter(|_| has_room) else { return false };
+    vector.length[lane] = new_length.max(length) as u16;
+    let bytes = vector.bytes_mut(lane);
+    let Some(to) = bytes.get_mut(data..new_length) else { return false };
+    to.copy_from_slice(text);
+    vector.length[lane] = new_length as u16;
+    let bytes = vector.bytes_mut(lane);
+    write_length(bytes, kind, new_length);
+    if let Some((header, _)) =
+        bytes.get_mut(upper..).and_then(|it| it.split_first_chunk_mut::<{ udp::LENGTH }>())
+    {
+        let datagram = (new_length - upper) as u16;
+        header[4..6].copy_from_slice(&datagram.to_be_bytes());
+        let has_checksum = header[6..8] != [0, 0];
+        header[6..8].fill(0);
+        let sum =
+            pseudo.sum(UDP, datagram.into()) + checksum::sum(bytes.get(upper..).unwrap_or(&[]));
+        let checksum = match checksum::finish(sum) {
+            0 => u16::MAX,
+            checksum => checksum,
+        };
+        if let Some(field) = bytes.get_mut(upper + 6..data).filter(|_| has_checksum) {
+            field.copy_from_slice(&checksum.to_be_bytes());
         }
     }
     if let Some(fields) = vector.known_fields_mut() {

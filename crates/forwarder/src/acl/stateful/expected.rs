@@ -1,7 +1,9 @@
 //! First packets of connections that gateways have announced ([`crate::flow::alg`]).
 
 use stoa_engine::Vector;
+use stoa_engine::quiescence::Reader;
 use stoa_tables::classifier::Fragment;
+use stoa_tables::flow_table::{Direction, Match};
 use stoa_wire::protocol::{GRE, TCP, UDP};
 use stoa_wire::tcp::flag;
 
@@ -27,13 +29,21 @@ impl<F: Family> AclNode<F> {
     #[inline(never)]
     pub(super) fn begins_expected(
         &mut self,
-        side: &mut Side,
+        (side, reader): (&mut Side, &Reader),
         (vector, lane): (&mut Vector, usize),
         policy: Policy,
         is_any: &mut bool,
     ) -> bool {
         match self.fate_of_expected(side, (vector, lane), policy) {
-            Some(Fate::Pass(flags)) => vector.flags[lane] |= flags,
+            Some(Fate::Pass(flags)) => {
+                vector.flags[lane] |= flags;
+                let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
+                let key = vector.known_fields().map(|fields| F::flow_key(fields, lane, vrf));
+                let id = key.and_then(|key| side.find(&key)).and_then(Match::id);
+                if let Some(id) = id.filter(|id| side.is_altered(*id)) {
+                    self.finish(reader, side, (vector, lane), (id, Direction::Original));
+                }
+            }
             Some(Fate::Drop(reason)) => {
                 vector.next[lane] = reason.next();
                 *is_any = true;
@@ -73,12 +83,13 @@ impl<F: Family> AclNode<F> {
         }
         let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
         let key = F::flow_key(fields, lane, vrf);
-        let expected = ExpectedKey::of(&key);
-        let it = side.expectations().find(&expected, now.tick)?;
+        let all = side.expectations();
+        let of_sender = || all.find(&ExpectedKey::of_sender(&key)?, now.tick);
+        let it = all.find(&ExpectedKey::of(&key), now.tick).or_else(of_sender)?;
         if let Some(owner) = owner_of_calls(side, &it).filter(|it| *it != side.number()) {
             return Some(Fate::Foreign(owner));
         }
-        let it = side.expectations().take(&expected, now.tick)?;
+        let it = side.expectations().take(&it.key, now.tick)?;
         let begins = (&it, policy.epoch, vector.rx_if[lane]);
         let opened = side.create_expected(key, &packet, begins, now);
         if matches!(opened, Opened::New) {

@@ -5,6 +5,7 @@ use stoa_engine::{Context, Vector};
 use stoa_tables::flow_table::{Direction, FlowKey, Match};
 
 use super::cookies::{is_acknowledgement, is_syn};
+use super::sip::note_sip;
 use super::{Task, Tracking, is_current, seen, tracked, tracker, vrf_of};
 use crate::acl::Tracks;
 use crate::acl::flow_keys::{flow_vrf, is_of_router};
@@ -13,6 +14,7 @@ use crate::acl::node::{ERROR, hop_limit, passes};
 use crate::acl::place::Place;
 use crate::acl::refusal::{Refusal, refusal_of};
 use crate::drops::Drop;
+use crate::flow::alg::Alg;
 use crate::flow::fields::Kind;
 use crate::flow::flows::Now;
 use crate::flow::tracker::{Admission, Followed, Opened, Seen, Side, fits};
@@ -90,7 +92,12 @@ pub(in crate::acl) fn settle_all<F: Family>(
             super::alg::give_back(vector, lane, tracking);
         }
         match settled {
-            Settled::Pass(flags) => vector.flags[lane] |= flags,
+            Settled::Pass(flags) => {
+                vector.flags[lane] |= flags;
+                if rule.is_some_and(|it| it.alg == Some(Alg::Sip)) {
+                    note_sip::<F>(task, cx, (&*vector, lane), tracking);
+                }
+            }
             Settled::Refused(refusal) => {
                 if vector.flags[lane] & flags::COOKIE != 0 {
                     super::cookies::restore(vector, lane);

@@ -48,8 +48,8 @@ impl ForwarderState {
     pub(super) fn add_alg_limit(&self, limits: &mut Vec<v1::LimitState>) {
         let used = self.shared.flows.expectations().live().into();
         let refused = self.alg_sums().passed[Passed::Full as usize];
-        let fix = "This limit is fixed: announced connections that application level gateways expect, at most 8 \
-                   between two hosts and 32 to one. Others pass without a gateway.";
+        let fix = "This limit is fixed: announced connections that application level gateways expect, at most 32 \
+                   between two hosts and 64 to one. Others pass without a gateway.";
         limits.push(limit("alg-expectations", Some(used), CAPACITY.into(), refused, fix));
     }
 }

@@ -307,7 +307,7 @@ fn alg(rule: &v1::AclRule) -> Result<Option<Alg>, Fault> {
     }
     match Alg::of_name(&rule.alg) {
         Some(alg) => Ok(Some(alg)),
-        None => fault(format!("has the ALG {:?}", rule.alg), "Use ftp, tftp or pptp."),
+        None => fault(format!("has the ALG {:?}", rule.alg), "Use ftp, tftp, pptp or sip."),
     }
 }
 

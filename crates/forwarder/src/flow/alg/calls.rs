@@ -37,13 +37,23 @@ fn gre_key(key: &FlowKey, (source_port, destination_port): (u16, u16)) -> FlowKe
     FlowKey { tuple, vrf: key.vrf }
 }
 
-/// The IDs of one end of a call; [`CALL`]: it has none yet.
+/// The numbers of one end: IDs of a call, or ports; [`CALL`]: it has none yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The one that the end has chosen.
     pub own: u16,
     /// The one by which the other end knows it.
     pub seen: u16,
+}
+
+impl End {
+    pub(super) fn word(self) -> u32 {
+        u32::from(self.own ^ CALL) << 16 | u32::from(self.seen ^ CALL)
+    }
+
+    pub(super) fn of_word(word: u32) -> Self {
+        Self { own: (word >> 16) as u16 ^ CALL, seen: word as u16 ^ CALL }
+    }
 }
 
 impl Default for End {
@@ -117,18 +127,17 @@ impl Calls {
         let mut words = [0; WORDS];
         let ends = self.0.iter().flat_map(|it| it.ends);
         for (to, it) in words.iter_mut().zip(ends) {
-            *to = u32::from(it.own ^ CALL) << 16 | u32::from(it.seen ^ CALL);
+            *to = it.word();
         }
         words
     }
 
     pub(super) fn of_words(words: &[u32], over: u32) -> Self {
-        let end = |word: u32| End { own: (word >> 16) as u16 ^ CALL, seen: word as u16 ^ CALL };
         let mut calls = Self::default();
         for (at, (call, words)) in
             calls.0.iter_mut().zip(words.as_chunks::<OF_CALL>().0).enumerate()
         {
-            *call = Call { ends: words.map(end), is_over: over >> at & 1 != 0 };
+            *call = Call { ends: words.map(End::of_word), is_over: over >> at & 1 != 0 };
         }
         calls
     }

@@ -5,16 +5,17 @@
 //! are about the host itself: behind address translation, many have one external address. A slot has a generation: who
 //! reads it sees whether it has changed meanwhile.
 
+mod expected;
 mod slot;
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use stoa_engine::prepared::Prepared;
 use stoa_tables::flow_hash::mix;
-use stoa_tables::flow_table::{FlowKey, Tuple};
 use stoa_wire::protocol::GRE;
 
-use super::{Alg, AlgCounts};
+use super::AlgCounts;
+pub use expected::{Becomes, Control, Expectation, Expected, ExpectedKey};
 use slot::Slot;
 
 /// Expectations of all hosts.
@@ -22,123 +23,13 @@ pub const CAPACITY: u32 = 2_048;
 const BUCKET: usize = 8;
 const BUCKETS: usize = CAPACITY as usize / BUCKET;
 /// Expectations of connections to one host.
-pub const OF_HOST: u16 = 32;
+pub const OF_HOST: u16 = 64;
 /// Expectations of two hosts.
-pub const OF_PAIR: u16 = 8;
+pub const OF_PAIR: u16 = 32;
 /// Counters of hosts and of pairs: a keyed hash of the addresses gives the counter, so that others may have the same
 /// one.
 const HOSTS: usize = 1_024;
 const PAIRS: usize = 4_096;
-
-/// What the first packet of an expected connection has; its source port is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpectedKey {
-    /// The source address; of IPv4 the lowest 32 bits.
-    pub source: u128,
-    /// The destination address.
-    pub destination: u128,
-    /// Whether these are IPv6 addresses.
-    pub is_ip6: bool,
-    /// The destination port.
-    pub port: u16,
-    /// The protocol.
-    pub protocol: u8,
-    /// VRF, as in keys of flows.
-    pub vrf: u16,
-}
-
-impl ExpectedKey {
-    /// The one that the packet of a flow key meets.
-    pub fn of(key: &FlowKey) -> Self {
-        let vrf = key.vrf;
-        match key.tuple {
-            Tuple::Ip4(it) => Self {
-                source: it.source.into(),
-                destination: it.destination.into(),
-                is_ip6: false,
-                port: it.destination_port,
-                protocol: it.protocol,
-                vrf,
-            },
-            Tuple::Ip6(it) => Self {
-                source: it.source,
-                destination: it.destination,
-                is_ip6: true,
-                port: it.destination_port,
-                protocol: it.protocol,
-                vrf,
-            },
-        }
-    }
-
-    /// The hash of its hosts and port.
-    fn hash(&self, seed: u32) -> u32 {
-        let port = mix(u32::from(self.port));
-        [self.source, self.destination].into_iter().fold(seed ^ port, hash)
-    }
-}
-
-/// The hash of an address, behind another one.
-fn hash(seed: u32, address: u128) -> u32 {
-    let words = [0, 32, 64, 96].map(|by| (address >> by) as u32);
-    words.iter().fold(seed, |hash, word| mix(hash ^ word))
-}
-
-/// What a packet of a translated connection becomes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Becomes {
-    /// Its source address.
-    pub source: u32,
-    /// Its destination address.
-    pub destination: u32,
-    /// Its destination port.
-    pub port: u16,
-    /// The VRF of its replies, as in keys of flows.
-    pub vrf: u16,
-    /// The number of the policy or static mapping that translates the control connection.
-    pub number: u32,
-}
-
-/// The control connection of an expectation: the id of its flow, and when that began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Control {
-    /// Id.
-    pub id: u32,
-    /// Tick.
-    pub start: u32,
-}
-
-/// A connection that is expected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expectation {
-    /// What its first packet has.
-    pub key: ExpectedKey,
-    /// What that becomes; `None`: its destination stays.
-    pub becomes: Option<Becomes>,
-    /// The gateway.
-    pub alg: Alg,
-    /// The number of the rule that has admitted the control connection, and its flow profile.
-    pub rule: u32,
-    /// As above.
-    pub profile: u8,
-    /// The control connection.
-    pub control: Control,
-    /// The tick from which on it is expected no more.
-    pub until: u32,
-}
-
-impl Expectation {
-    /// The numbers of the counters of the host that listens, and of both hosts.
-    fn counters(&self, seed: u32) -> (usize, usize) {
-        let listens = self.becomes.map_or(self.key.destination, |it| it.destination.into());
-        let host = hash(seed, listens);
-        (host as usize % HOSTS, hash(host, self.key.source) as usize % PAIRS)
-    }
-
-    fn is_over(&self, now: u32) -> bool {
-        now.wrapping_sub(self.until).cast_signed() >= 0
-    }
-}
 
 /// Why a connection is not expected: there are as many as there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

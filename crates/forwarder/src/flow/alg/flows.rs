@@ -5,12 +5,14 @@ use stoa_tables::flow_table::Direction;
 
 use super::Alg;
 use super::calls::{self, Calls};
+use super::ports::{self, Ports};
 use crate::flow::flow_words::FlowWords;
 
 /// Words of a direction, of both, and of a flow.
 const STREAM: usize = 4;
 const STREAMS: usize = 2 * STREAM;
 const WORDS: usize = STREAMS + calls::WORDS;
+const _: () = assert!(calls::WORDS == ports::WORDS);
 /// Bits of the last word of a direction, above the port.
 const HAS_EDIT: u32 = 1 << 16;
 const HAS_LINE: u32 = 1 << 17;
@@ -159,13 +161,15 @@ pub struct AlgFlow {
     pub streams: [Stream; 2],
     /// The calls of PPTP.
     pub calls: Calls,
+    /// The ports that SIP has given others.
+    pub ports: Ports,
 }
 
 impl AlgFlow {
     /// One whose first packet was seen. `first`: what its sender sends.
     pub fn beginning(alg: Alg, first: Stream) -> Self {
         let streams = [first, Stream::default()];
-        Self { alg: Some(alg), streams, calls: Calls::default() }
+        Self { alg: Some(alg), streams, calls: Calls::default(), ports: Ports::default() }
     }
 
     /// What is sent in a direction.
@@ -199,7 +203,12 @@ impl AlgFlows {
             number => Some(Alg::of_number(number as u8)?),
         };
         let streams = [[a, b, c, d & !BESIDE], [e, f, g, h & !BESIDE]].map(Stream::of_words);
-        Some(AlgFlow { alg, streams, calls: Calls::of_words(&rest, h >> ALG_SHIFT) })
+        let (mut calls, mut ports) = (Calls::default(), Ports::default());
+        match alg {
+            Some(Alg::Sip) => ports = Ports::of_words(&rest),
+            _ => calls = Calls::of_words(&rest, h >> ALG_SHIFT),
+        }
+        Some(AlgFlow { alg, streams, calls, ports })
     }
 
     /// Sets the state of a flow; whether there is room. Only the owner of the flow calls this.
@@ -212,7 +221,10 @@ impl AlgFlows {
             let alg = flow.alg.map_or(GONE, |alg| u32::from(alg as u8));
             values[STREAM - 1] |= alg << ALG_SHIFT;
             values[STREAMS - 1] |= flow.calls.over() << ALG_SHIFT;
-            values[STREAMS..].copy_from_slice(&flow.calls.words());
+            values[STREAMS..].copy_from_slice(&match flow.alg {
+                Some(Alg::Sip) => flow.ports.words(),
+                _ => flow.calls.words(),
+            });
         }
         self.0.store(id, values)
     }
@@ -242,8 +254,13 @@ mod tests {
             alg in prop::option::of(prop::sample::select(Alg::ALL.to_vec())),
             (calls, over) in any::<([u32; calls::WORDS], u8)>(),
         ) {
+            let ports = Ports::of_words(&calls);
             let calls = Calls::of_words(&calls, over.into());
-            let (all, flow) = (AlgFlows::default(), AlgFlow { alg, streams, calls });
+            let (calls, ports) = match alg {
+                Some(Alg::Sip) => (Calls::default(), ports),
+                _ => (calls, Ports::default()),
+            };
+            let (all, flow) = (AlgFlows::default(), AlgFlow { alg, streams, calls, ports });
             prop_assert!(!all.set(1, Some(&flow)) && all.0.prepare(2));
             prop_assert_eq!(all.get(1), None);
             prop_assert!(all.set(1, Some(&flow)) && !all.set(2, Some(&flow)));

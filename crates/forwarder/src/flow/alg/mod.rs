@@ -10,14 +10,16 @@
 pub mod calls;
 pub mod expectations;
 pub mod flows;
+pub mod ports;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoa_wire::protocol::{TCP, UDP};
 
 pub use calls::{CALL, Call, Calls, End, call_key, hosts_key};
-pub use expectations::{Becomes, Control, Expectation, Expectations, ExpectedKey};
+pub use expectations::{Becomes, Control, Expectation, Expectations, Expected, ExpectedKey};
 pub use flows::{AlgFlow, AlgFlows, Stream};
+pub use ports::Ports;
 
 /// The bit of the number of a rule that expected connections have: a control connection of this rule announced them.
 pub const EXPECTED: u32 = 1 << 23;
@@ -32,11 +34,13 @@ pub enum Alg {
     Tftp = 2,
     /// PPTP (RFC 2637).
     Pptp = 3,
+    /// SIP over UDP (RFC 3261).
+    Sip = 4,
 }
 
 impl Alg {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Ftp, Self::Tftp, Self::Pptp];
+    pub const ALL: [Self; 4] = [Self::Ftp, Self::Tftp, Self::Pptp, Self::Sip];
 
     /// Its name for operators.
     pub const fn name(self) -> &'static str {
@@ -44,6 +48,7 @@ impl Alg {
             Self::Ftp => "ftp",
             Self::Tftp => "tftp",
             Self::Pptp => "pptp",
+            Self::Sip => "sip",
         }
     }
 
@@ -61,7 +66,7 @@ impl Alg {
     pub const fn protocol(self) -> u8 {
         match self {
             Self::Ftp | Self::Pptp => TCP,
-            Self::Tftp => UDP,
+            Self::Tftp | Self::Sip => UDP,
         }
     }
 
@@ -71,6 +76,7 @@ impl Alg {
             Self::Ftp => 21,
             Self::Tftp => 69,
             Self::Pptp => 1723,
+            Self::Sip => 5060,
         }
     }
 
@@ -81,6 +87,8 @@ impl Alg {
             // for its answer.
             Self::Ftp | Self::Pptp => 60,
             Self::Tftp => 30,
+            // Who is called may take 3 minutes to answer (RFC 3261 section 16.6, timer C).
+            Self::Sip => 180,
         }
     }
 }

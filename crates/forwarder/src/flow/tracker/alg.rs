@@ -9,8 +9,8 @@ use stoa_wire::{tftp, udp};
 use super::spliced::SPLICED;
 use super::{Admission, Opened, Seen, Side, Uses};
 use crate::flow::alg::{
-    Alg, AlgFlow, Becomes, Control, EXPECTED, Expectation, Expectations, ExpectedKey, Passed,
-    Stream,
+    Alg, AlgFlow, Becomes, Control, EXPECTED, Expectation, Expectations, Expected, ExpectedKey,
+    Passed, Stream,
 };
 use crate::flow::flows::{Flows, Now};
 use crate::flow::profiles::profile_of;
@@ -194,7 +194,7 @@ impl Side {
     }
 
     /// What the gateway of a flow expects of the other end if the one that sends in a direction listens.
-    pub(super) fn expectation(
+    pub fn expectation(
         &self,
         (id, direction): (u32, Direction),
         (alg, listener): (Alg, &Listener),
@@ -219,11 +219,30 @@ impl Side {
             key,
             becomes,
             alg,
+            kind: Expected::Data,
             rule: flow.rule() & !EXPECTED,
             profile: profile_of(flow.class()),
             control: Control { id, start: flow.start() },
             until: now.tick.wrapping_add(alg.timeout_s()),
         }
+    }
+
+    /// Expects what may be expected already: then up to another time.
+    ///
+    /// # Errors
+    /// As many are expected as may be.
+    pub fn expect_again(&self, it: &Expectation, now: Now) -> Result<(), Passed> {
+        let (all, tick) = (self.expectations(), now.tick);
+        let done = match all.find(&it.key, tick).filter(|former| former.becomes == it.becomes) {
+            // What a registrar has bound stays so.
+            Some(former) if former.kind == Expected::Bound && it.kind != former.kind => Ok(()),
+            Some(former) => {
+                all.forget(&former.key, former.control);
+                all.put(it, tick)
+            }
+            None => all.expect(it, tick),
+        };
+        done.map_err(|_| Passed::Full)
     }
 
     /// Creates the flow of an expected connection by its first packet. It has the admission of its control connection.
@@ -242,13 +261,14 @@ impl Side {
             _ => None,
         };
         let reply_key = translated.map(|(becomes, of)| {
-            let reply = Flow {
-                source: becomes.destination,
-                destination: becomes.source,
-                source_port: becomes.port,
-                destination_port: of.source_port,
-                protocol: of.protocol,
+            let (source_port, destination_port) = if it.key.is_of_sender() {
+                (of.destination_port, becomes.port)
+            } else {
+                (becomes.port, of.source_port)
             };
+            let (source, destination) = (becomes.destination, becomes.source);
+            let protocol = of.protocol;
+            let reply = Flow { source, destination, source_port, destination_port, protocol };
             FlowKey::ip4(reply, becomes.vrf)
         });
         let mut new = match self.new_flow((key, reply_key), packet, admission) {
@@ -262,13 +282,30 @@ impl Side {
         match self.insert(&new, packet, now) {
             Ok(id) => {
                 if let Some((Becomes { destination, port, number, .. }, of)) = translated {
-                    let is_inbound = (destination, port) != (of.destination, of.destination_port);
+                    let is_inbound = !it.key.is_of_sender()
+                        && (destination, port) != (of.destination, of.destination_port);
                     self.note_uses(id, Uses { number, is_inbound, ..Uses::default() });
                     self.export.began(&self.reader.entry(id));
                 }
+                self.after_expected(id, it, now);
                 Opened::New
             }
             Err(opened) => opened,
+        }
+    }
+
+    /// What an expected connection leaves behind when it has begun.
+    fn after_expected(&mut self, id: u32, it: &Expectation, now: Now) {
+        match it.kind {
+            Expected::Data => {}
+            Expected::Media => self.expectations().forget(&it.sibling().key, it.control),
+            Expected::Control | Expected::Bound => {
+                self.give_alg(id, &AlgFlow::beginning(it.alg, Stream::default()));
+            }
+        }
+        if it.kind == Expected::Bound {
+            // There is room: it was just taken away.
+            let _ = self.expectations().put(it, now.tick);
         }
     }
 

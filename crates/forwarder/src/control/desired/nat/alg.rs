@@ -9,7 +9,7 @@ use crate::nat::AlgPort;
 pub(super) fn checked(given: &v1::NatAlg) -> Result<AlgPort, Wrong> {
     let name = &given.name;
     let Some(alg) = Alg::of_name(name) else {
-        return Err((format!("has the ALG {name:?}"), "Use ftp, tftp or pptp."));
+        return Err((format!("has the ALG {name:?}"), "Use ftp, tftp, pptp or sip."));
     };
     match u16::try_from(given.port) {
         Ok(0) => Ok(AlgPort { alg, port: alg.port() }),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use super::{Becomes, Control, Expectation, ExpectedKey};
+use super::{Becomes, Control, Expectation, Expected, ExpectedKey};
 use crate::flow::alg::Alg;
 
 /// Words of a slot, without its state.
@@ -15,13 +15,15 @@ const PART: u32 = 3;
 /// Bits of the first word of a slot, beside port, protocol and gateway.
 const IS_IP6: u32 = 1 << 7;
 const BECOMES: u32 = 1 << 6;
+const KIND_SHIFT: u32 = 4;
+const ALG: u8 = (1 << KIND_SHIFT) - 1;
 
 impl Expectation {
     pub(super) fn words(&self) -> [u32; WORDS] {
         let (key, it) = (&self.key, self.becomes);
         let part = |address: u128| [96, 64, 32, 0].map(|by| (address >> by) as u32);
         let flags = if key.is_ip6 { IS_IP6 } else { 0 } | if it.is_some() { BECOMES } else { 0 };
-        let alg = u32::from(self.alg as u8);
+        let alg = u32::from(self.alg as u8) | (self.kind as u32) << KIND_SHIFT;
         let first = u32::from(key.port) << 16 | u32::from(key.protocol) << 8 | flags | alg;
         let [a, b, c, d] = part(key.source);
         let [e, f, g, h] = part(key.destination);
@@ -66,7 +68,8 @@ impl Expectation {
                 vrf: ports as u16,
             },
             becomes: (first & BECOMES != 0).then_some(becomes),
-            alg: Alg::of_number(first as u8 & 0x3f)?,
+            alg: Alg::of_number(first as u8 & ALG)?,
+            kind: *Expected::ALL.get((first >> KIND_SHIFT & 3) as usize)?,
             rule,
             profile: (vrfs >> 16) as u8,
             control: Control { id, start },

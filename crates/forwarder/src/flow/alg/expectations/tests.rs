@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::flow::alg::Alg;
 
 fn key(source: u32, destination: u32, port: u16) -> ExpectedKey {
     ExpectedKey {
@@ -17,7 +18,16 @@ fn key(source: u32, destination: u32, port: u16) -> ExpectedKey {
 
 fn expectation(key: ExpectedKey, control: u32, until: u32) -> Expectation {
     let control = Control { id: control, start: 0 };
-    Expectation { key, becomes: None, alg: Alg::Ftp, rule: 7, profile: 1, control, until }
+    Expectation {
+        key,
+        becomes: None,
+        alg: Alg::Ftp,
+        kind: Expected::Data,
+        rule: 7,
+        profile: 1,
+        control,
+        until,
+    }
 }
 
 fn prepared() -> Expectations {
@@ -117,6 +127,28 @@ fn hosts_behind_translation_have_limits_of_their_own() {
     assert!(all.pairs.iter().chain(&all.hosts[..]).all(|it| it.load(Ordering::Relaxed) == 0));
 }
 
+/// Who sends media meets the one, and who is sent them the other.
+#[test]
+fn media_are_expected_from_both_ends() {
+    let (server, client, outside) = (9, 1, 7);
+    let becomes = Becomes { source: server, destination: client, port: 8000, vrf: 2, number: 5 };
+    let key = key(server, outside, 30_000);
+    let key = ExpectedKey { protocol: 17, vrf: 3, ..key };
+    for becomes in [Some(becomes), None] {
+        let it = Expectation { key, becomes, ..expectation(key, 1, 60) }.of(Expected::Media);
+        let other = it.sibling();
+        assert_eq!(other.sibling(), it);
+        assert!(other.key.is_of_sender() && other.key.destination == server.into());
+        let end = if becomes.is_some() { (client, 8000, 2) } else { (outside, 30_000, 3) };
+        assert_eq!((other.key.source, other.key.port, other.key.vrf), (end.0.into(), end.1, end.2));
+        if let Some(becomes) = other.becomes {
+            assert_eq!((becomes.source, becomes.destination), (outside, server));
+            assert_eq!((becomes.port, becomes.vrf), (30_000, 3));
+        }
+        assert_eq!(it.counters(5), other.counters(5));
+    }
+}
+
 fn any_expectation() -> impl Strategy<Value = Expectation> {
     let becomes = any::<(u32, u32, u16, u16, u32)>();
     let becomes = becomes.prop_map(|(source, destination, port, vrf, number)| Becomes {
@@ -129,6 +161,8 @@ fn any_expectation() -> impl Strategy<Value = Expectation> {
     let key = any::<(u128, u128, bool, u16, u8, u16)>();
     let of = any::<(u32, u8, u32, u32, u32)>();
     let alg = prop::sample::select(Alg::ALL.to_vec());
+    let kind = prop::sample::select(Expected::ALL.to_vec());
+    let alg = (alg, kind);
     (key, prop::option::of(becomes), of, alg).prop_map(|(key, becomes, of, alg)| Expectation {
         key: ExpectedKey {
             source: key.0,
@@ -139,7 +173,8 @@ fn any_expectation() -> impl Strategy<Value = Expectation> {
             vrf: key.5,
         },
         becomes,
-        alg,
+        alg: alg.0,
+        kind: alg.1,
         rule: of.0,
         profile: of.1,
         control: Control { id: of.2, start: of.3 },

@@ -1,0 +1,197 @@
+//! What is expected: the first packet of a connection, and what it becomes.
+
+use stoa_tables::flow_hash::mix;
+use stoa_tables::flow_table::{FlowKey, Tuple};
+use stoa_wire::protocol::UDP;
+
+use super::{HOSTS, PAIRS};
+use crate::flow::alg::Alg;
+
+/// In place of the protocol of a key: UDP, and its port is the source port. No packet with this number is expected (RFC
+/// 3692).
+const UDP_SOURCE: u8 = 253;
+
+/// What the first packet of an expected connection has; its source port is not known, or its destination port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpectedKey {
+    /// The source address; of IPv4 the lowest 32 bits.
+    pub source: u128,
+    /// The destination address.
+    pub destination: u128,
+    /// Whether these are IPv6 addresses.
+    pub is_ip6: bool,
+    /// The destination port; the source port of what [a host is expected to send](Self::of_sender).
+    pub port: u16,
+    /// The protocol.
+    pub protocol: u8,
+    /// VRF, as in keys of flows.
+    pub vrf: u16,
+}
+
+impl ExpectedKey {
+    /// The one that the packet of a flow key meets.
+    pub fn of(key: &FlowKey) -> Self {
+        let vrf = key.vrf;
+        match key.tuple {
+            Tuple::Ip4(it) => Self {
+                source: it.source.into(),
+                destination: it.destination.into(),
+                is_ip6: false,
+                port: it.destination_port,
+                protocol: it.protocol,
+                vrf,
+            },
+            Tuple::Ip6(it) => Self {
+                source: it.source,
+                destination: it.destination,
+                is_ip6: true,
+                port: it.destination_port,
+                protocol: it.protocol,
+                vrf,
+            },
+        }
+    }
+
+    /// The one that a packet over UDP meets as one of its sender, whatever its destination port is.
+    pub fn of_sender(key: &FlowKey) -> Option<Self> {
+        let (port, protocol) = match key.tuple {
+            Tuple::Ip4(it) => (it.source_port, it.protocol),
+            Tuple::Ip6(it) => (it.source_port, it.protocol),
+        };
+        (protocol == UDP).then(|| Self { port, protocol: UDP_SOURCE, ..Self::of(key) })
+    }
+
+    /// Whether it is about the packets of a sender.
+    pub fn is_of_sender(&self) -> bool {
+        self.protocol == UDP_SOURCE
+    }
+
+    /// The hash of its hosts and port.
+    pub(super) fn hash(&self, seed: u32) -> u32 {
+        let port = mix(u32::from(self.port));
+        [self.source, self.destination].into_iter().fold(seed ^ port, hash)
+    }
+}
+
+/// The hash of an address, behind another one.
+fn hash(seed: u32, address: u128) -> u32 {
+    let words = [0, 32, 64, 96].map(|by| (address >> by) as u32);
+    words.iter().fold(seed, |hash, word| mix(hash ^ word))
+}
+
+/// What an expected connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Expected {
+    /// A connection with data.
+    #[default]
+    Data,
+    /// Media, which both ends may begin to send.
+    Media,
+    /// Another control connection, which has the gateway.
+    Control,
+    /// The same as often as one begins: a registrar has bound its end.
+    Bound,
+}
+
+impl Expected {
+    /// All of them, by their numbers.
+    pub(super) const ALL: [Self; 4] = [Self::Data, Self::Media, Self::Control, Self::Bound];
+}
+
+/// What a packet of a translated connection becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Becomes {
+    /// Its source address.
+    pub source: u32,
+    /// Its destination address.
+    pub destination: u32,
+    /// Its destination port; the source port of what a host is expected to send.
+    pub port: u16,
+    /// The VRF of its replies, as in keys of flows.
+    pub vrf: u16,
+    /// The number of the policy or static mapping that translates the control connection.
+    pub number: u32,
+}
+
+/// The control connection of an expectation: the id of its flow, and when that began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Id.
+    pub id: u32,
+    /// Tick.
+    pub start: u32,
+}
+
+/// A connection that is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// What its first packet has.
+    pub key: ExpectedKey,
+    /// What that becomes; `None`: its destination stays.
+    pub becomes: Option<Becomes>,
+    /// The gateway.
+    pub alg: Alg,
+    /// What it is.
+    pub kind: Expected,
+    /// The number of the rule that has admitted the control connection, and its flow profile.
+    pub rule: u32,
+    /// As above.
+    pub profile: u8,
+    /// The control connection.
+    pub control: Control,
+    /// The tick from which on it is expected no more.
+    pub until: u32,
+}
+
+impl Expectation {
+    /// The numbers of the counters of the host that listens, and of both hosts.
+    pub(super) fn counters(&self, seed: u32) -> (usize, usize) {
+        let ExpectedKey { source, destination, .. } = self.key;
+        let (listens, other) = match self.becomes {
+            _ if self.key.is_of_sender() => (source, destination),
+            Some(it) => (it.destination.into(), source),
+            None => (destination, source),
+        };
+        let host = hash(seed, listens);
+        (host as usize % HOSTS, hash(host, other) as usize % PAIRS)
+    }
+
+    /// The same as something else.
+    #[must_use]
+    pub fn of(self, kind: Expected) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// The same up to another tick.
+    #[must_use]
+    pub fn until(self, until: u32) -> Self {
+        Self { until, ..self }
+    }
+
+    /// What the end is expected to send to which media are expected, or the other way round: one of both begins them.
+    #[must_use]
+    pub fn sibling(&self) -> Self {
+        let (key, it) = (self.key, self.becomes);
+        let is_of_sender = key.is_of_sender();
+        let (other, end) = if is_of_sender {
+            (key.destination, it.map_or(key.source, |it| it.source.into()))
+        } else {
+            (key.source, it.map_or(key.destination, |it| it.destination.into()))
+        };
+        let (source, destination) = if is_of_sender { (other, end) } else { (end, other) };
+        let protocol = if is_of_sender { UDP } else { UDP_SOURCE };
+        let (port, vrf) = it.map_or((key.port, key.vrf), |it| (it.port, it.vrf));
+        let becomes = it.map(|it| {
+            let ends = if is_of_sender { (other, key.source) } else { (key.destination, other) };
+            let (source, destination) = (ends.0 as u32, ends.1 as u32);
+            Becomes { source, destination, port: key.port, vrf: key.vrf, ..it }
+        });
+        let key = ExpectedKey { source, destination, port, protocol, vrf, ..key };
+        Self { key, becomes, ..*self }
+    }
+
+    pub(super) fn is_over(&self, now: u32) -> bool {
+        now.wrapping_sub(self.until).cast_signed() >= 0
+    }
+}

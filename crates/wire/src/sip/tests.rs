@@ -1,0 +1,236 @@
+use core::net::Ipv4Addr;
+
+use proptest::prelude::*;
+
+use super::sdp::{Media, media};
+use super::write::{Host, Session, write};
+use super::*;
+
+const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 77);
+const PORTS: [(u16, u16); 2] = [(5060, 41_000), (5070, 5070)];
+
+const SDP: &str = "v=0\r\no=alice 1 1 IN IP4 10.0.1.2\r\ns=-\r\nc=IN IP4 10.0.1.2\r\nt=0 0\r\n\
+                   m=audio 8000 RTP/AVP 0 8\r\na=sendrecv\r\nm=video 8002 RTP/AVPF 96\r\n\
+                   a=rtcp:9001 IN IP4 10.0.1.2\r\n";
+
+fn invite(body: &str) -> String {
+    format!(
+        "INVITE sip:bob@192.0.2.9 SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 10.0.1.2:5060;branch=z9hG4bK776asdhds;rport\r\n\
+         Max-Forwards: 70\r\n\
+         To: Bob <sip:bob@192.0.2.9>\r\n\
+         From: \"10.0.1.2 Alice\" <sip:alice@10.0.1.2>;tag=1928301774\r\n\
+         Call-ID: a84b4c76e66710@10.0.1.2\r\n\
+         CSeq: 314159 INVITE\r\n\
+         m: \"at 10.0.1.2\" <sip:alice@10.0.1.2>\r\n\
+         c: application/sdp\r\n\
+         l: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn out() -> Host<'static> {
+    Host { from: INSIDE, to: OUTSIDE, ports: &PORTS }
+}
+
+fn back() -> Host<'static> {
+    const BACK: [(u16, u16); 2] = [(41_000, 5060), (5070, 5070)];
+    Host { from: OUTSIDE, to: INSIDE, ports: &BACK }
+}
+
+fn written(text: &str, hosts: &[Host<'_>], session: Option<&Session>) -> String {
+    let mut bytes = [0; LONGEST];
+    let message = read(text.as_bytes()).unwrap();
+    let length = write(&message, hosts, session, &mut bytes).unwrap();
+    String::from_utf8(bytes[..length].to_vec()).unwrap()
+}
+
+#[test]
+fn an_invitation_gets_other_ends() {
+    let text = invite(SDP);
+    let message = read(text.as_bytes()).unwrap();
+    assert!(message.has_sdp && !message.is_register && message.status.is_none());
+    assert_eq!(message.ends_of(INSIDE).collect::<Vec<_>>(), [5060]);
+    let found = media(message.body).unwrap();
+    let address = Some(INSIDE.into());
+    let audio = Media { address, port: 8000, rtcp: Some(8001) };
+    let video = Media { address, port: 8002, rtcp: Some(9001) };
+    assert_eq!(found, [Some(audio), Some(video), None, None]);
+    let ports = [Some((30_000, 30_001)), Some((30_002, 30_003)), None, None];
+    let session = Session { address: (INSIDE, OUTSIDE), ports };
+    let new = written(&text, &[out()], Some(&session));
+    for line in [
+        "INVITE sip:bob@192.0.2.9 SIP/2.0\r\n",
+        "Via: SIP/2.0/UDP 203.0.113.77:41000;branch=z9hG4bK776asdhds;rport\r\n",
+        // Of these, nothing changes.
+        "From: \"10.0.1.2 Alice\" <sip:alice@10.0.1.2>;tag=1928301774\r\n",
+        "Call-ID: a84b4c76e66710@10.0.1.2\r\n",
+        "m: \"at 10.0.1.2\" <sip:alice@203.0.113.77:41000>\r\n",
+        "o=alice 1 1 IN IP4 203.0.113.77\r\n",
+        "c=IN IP4 203.0.113.77\r\n",
+        "m=audio 30000 RTP/AVP 0 8\r\n",
+        "m=video 30002 RTP/AVPF 96\r\n",
+        "a=rtcp:30003 IN IP4 203.0.113.77\r\n",
+    ] {
+        assert!(new.contains(line), "{line}{new}");
+    }
+    let again = read(new.as_bytes()).unwrap();
+    assert_eq!(again.body.len(), new.len() - again.head().len(), "Content-Length");
+}
+
+#[test]
+fn an_answer_comes_back() {
+    let text = "SIP/2.0 200 OK\r\n\
+                Via: SIP/2.0/UDP 203.0.113.77:41000;branch=z9;received=203.0.113.77;rport=41000\r\n\
+                Record-Route: <sip:192.0.2.1;lr>,\r\n <sip:203.0.113.77:41000;lr>\r\n\
+                CSeq: 2 REGISTER\r\n\
+                Contact: <sip:a@192.0.2.7>;expires=7, <sip:alice@203.0.113.77:41000>;q=0.5;Expires=600\r\n\
+                Expires: 3600\r\n\r\n";
+    let message = read(text.as_bytes()).unwrap();
+    assert_eq!((message.status, message.is_register), (Some(200), true));
+    assert_eq!(message.bound(OUTSIDE, 41_000), Some(600));
+    assert_eq!((message.bound(OUTSIDE, 5060), message.bound(INSIDE, 41_000)), (None, None));
+    let new = written(text, &[back()], None);
+    for line in [
+        "Via: SIP/2.0/UDP 10.0.1.2:5060;branch=z9;received=10.0.1.2;rport=5060\r\n",
+        "\r\n <sip:10.0.1.2:5060;lr>\r\n",
+        "<sip:alice@10.0.1.2:5060>;q=0.5;Expires=600\r\n",
+    ] {
+        assert!(new.contains(line), "{line}{new}");
+    }
+    let request =
+        "BYE sip:alice@203.0.113.77:41000;ob SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1\r\n\r\n";
+    assert!(
+        written(request, &[back()], None).starts_with("BYE sip:alice@10.0.1.2:5060;ob SIP/2.0\r\n")
+    );
+}
+
+#[test]
+fn ends_of_others_stay() {
+    let text = "OPTIONS sip:x@10.0.1.2:5061 SIP/2.0\r\n\
+                v: SIP/2.0/UDP 10.0.1.2:5061\r\n\
+                Contact: <sip:10.0.1.2@192.0.2.7>, <sip:x@10.0.1.20>, <sip:x@110.0.1.2>, <sip:x@10.0.1.2:>\r\n\
+                Route: <sip:10.0.1.2.example.com>\r\n\
+                Subject: 10.0.1.2:5060\r\n\r\n";
+    assert_eq!(written(text, &[out()], None), text);
+    // Without a port, one is written only if it is another one.
+    let text = "OPTIONS sip:x SIP/2.0\r\nContact: <sip:x@10.0.1.2>\r\n\r\n";
+    let same = Host { ports: &[(5060, 5060)], ..out() };
+    assert!(written(text, &[same], None).contains("<sip:x@203.0.113.77>\r\n"));
+}
+
+#[test]
+fn what_is_no_message_is_malformed() {
+    for text in [
+        "GET / HTTP/1.1\r\n\r\n",
+        "SIP/2.0 99 Low\r\n\r\n",
+        "SIP/2.0\r\n\r\n",
+        "INVITE sip:x SIP/2.0",
+        "INVITE sip:x SIP/2.0\r\nVia: x\r\n",
+        "INVITE sip:x SIP/2.0\r\nContent-Length: 5\r\n\r\n1234",
+        "INVITE sip:x SIP/2.0\r\nContent-Length: x\r\n\r\n",
+    ] {
+        assert_eq!(read(text.as_bytes()).err(), Some(SipError::Malformed), "{text}");
+    }
+    let long = format!("INVITE sip:x SIP/2.0\r\nSubject: {}\r\n\r\n", "x".repeat(LONGEST));
+    assert_eq!(read(long.as_bytes()).err(), Some(SipError::TooLong));
+    assert!(is_keep_alive(b"\r\n\r\n") && is_keep_alive(b"\0\0\0\0") && !is_keep_alive(b"x"));
+    // What is behind the body is not read.
+    let more = "INVITE sip:x SIP/2.0\r\nContent-Length: 2\r\n\r\n12345";
+    assert_eq!(read(more.as_bytes()).unwrap().body, b"12");
+}
+
+#[test]
+fn media_are_read_by_their_protocol() {
+    let of = |text: &str| media(text.as_bytes());
+    let found = of("c=IN IP4 10.0.1.2\nm=image 4000 udptl t38\nm=message 5000 TCP/MSRP *\n\
+                    m=audio 0 RTP/AVP 0\nm=audio 6000 UDP/TLS/RTP/SAVPF 0\nc=IN IP4 0.0.0.0\n");
+    let address = Some(INSIDE.into());
+    let none = Media { address, port: 0, rtcp: None };
+    let held = Media { address: Some(Ipv4Addr::UNSPECIFIED.into()), port: 6000, rtcp: Some(6001) };
+    let image = Media { port: 4000, ..none };
+    assert_eq!(found, Ok([Some(image), Some(none), Some(none), Some(held)]));
+    assert_eq!(of("m=audio x RTP/AVP 0\n"), Err(SipError::Malformed));
+    assert_eq!(of("m=audio 49170/2 RTP/AVP 31\n"), Err(SipError::Malformed));
+    assert_eq!(of(&"m=audio 2 RTP/AVP 0\n".repeat(5)), Err(SipError::TooLong));
+    assert_eq!(of("m=audio 65535 RTP/AVP 0\n").unwrap()[0].unwrap().rtcp, None);
+    let named = of("c=IN IP6 2001:db8::1\nm=audio 2 RTP/AVP 0\nc=IN IP4 host.example\n").unwrap();
+    assert_eq!(named[0].unwrap().address, None);
+}
+
+/// Text that has what is looked for.
+fn pieces() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop::sample::select(vec![
+        "SIP/2.0 ",
+        "INVITE sip:",
+        " SIP/2.0",
+        "\r\n",
+        "\n",
+        "Via: ",
+        "Contact:",
+        "Content-Length: ",
+        "c: application/sdp",
+        "10.0.1.2",
+        ":5060",
+        ";rport=",
+        "5060",
+        "\"",
+        "\\",
+        "<sip:a@",
+        ">",
+        ",",
+        "c=IN IP4 ",
+        "m=audio ",
+        " RTP/AVP 0",
+        "a=rtcp:",
+        ";expires=",
+        "CSeq: 1 REGISTER",
+        " ",
+        "70000",
+        "o=a 1 1 IN IP4 ",
+        "=",
+        "200 OK",
+    ]);
+    let piece = prop_oneof![
+        9 => piece.prop_map(|it| it.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..4),
+    ];
+    prop::collection::vec(piece, 0..60).prop_map(|it| it.concat())
+}
+
+proptest! {
+    /// Other ends come back as they were: whatever the text, its head is the same.
+    #[test]
+    fn what_is_written_comes_back(text in pieces(), is_message: bool) {
+        let start = if is_message { "OPTIONS sip:10.0.1.2:5070 SIP/2.0\r\n" } else { "" };
+        let data = [start.as_bytes(), &text, b"\r\n\r\n"].concat();
+        let _ = media(&data);
+        let Ok(message) = read(&data) else { return Ok(()) };
+        prop_assert!(message.ends_of(INSIDE).count() <= ENDS);
+        let ports = [Some((30_000, 30_001)); sdp::MEDIA];
+        let session = Session { address: (INSIDE, OUTSIDE), ports };
+        let mut bytes = [0; 2 * LONGEST];
+        let length = write(&message, &[out()], Some(&session), &mut bytes).unwrap();
+        let new = &bytes[..length];
+        let again = read(new).unwrap();
+        prop_assert_eq!((again.status, again.has_sdp), (message.status, message.has_sdp));
+        // Its own length is that of the new body, or there is none.
+        prop_assert_eq!(again.body.len() + again.head().len(), new.len());
+        let mut twice = [0; 2 * LONGEST];
+        let length = write(&again, &[out()], Some(&session), &mut twice).unwrap();
+        prop_assert_eq!(&twice[..length], new, "nothing is left to change");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_written(length in 0_usize..900) {
+        let text = invite(SDP);
+        let message = read(text.as_bytes()).unwrap();
+        let mut bytes = vec![0; length];
+        let written = write(&message, &[], None, &mut bytes);
+        prop_assert_eq!(written, (length >= text.len()).then_some(text.len()));
+        if written.is_some() {
+            prop_assert_eq!(&bytes[..text.len()], text.as_bytes());
+        }
+    }
+}
