@@ -33,8 +33,9 @@ causes! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     Via,
-    /// `Contact`, `Route` or `Record-Route`: URIs.
-    Uris,
+    Contact,
+    /// `Route` or `Record-Route`.
+    Route,
     ContentLength,
     ContentType,
     ContentEncoding,
@@ -43,12 +44,19 @@ pub(crate) enum Header {
     Other,
 }
 
+impl Header {
+    /// Whether it names ends, at which somebody takes messages.
+    pub(crate) fn has_ends(self) -> bool {
+        matches!(self, Self::Via | Self::Contact | Self::Route)
+    }
+}
+
 /// Names of headers, with their compact forms (RFC 3261 section 7.3.3), and what they are.
 const NAMES: [(&[u8], &[u8], Header); 9] = [
     (b"via", b"v", Header::Via),
-    (b"contact", b"m", Header::Uris),
-    (b"route", b"", Header::Uris),
-    (b"record-route", b"", Header::Uris),
+    (b"contact", b"m", Header::Contact),
+    (b"route", b"", Header::Route),
+    (b"record-route", b"", Header::Route),
     (b"content-length", b"l", Header::ContentLength),
     (b"content-type", b"c", Header::ContentType),
     (b"content-encoding", b"e", Header::ContentEncoding),
@@ -251,7 +259,7 @@ impl<'a> Message<'a> {
     pub fn ends_of(&self, address: Ipv4Addr) -> impl Iterator<Item = u16> + use<> {
         let (mut all, mut count) = ([0; ENDS], 0);
         for line in self.lines() {
-            if !matches!(line.header, Some(Header::Via | Header::Uris)) {
+            if !line.header.is_some_and(Header::has_ends) {
                 continue;
             }
             for Place { end, .. } in uri::ends(line.text, line.value) {
@@ -272,8 +280,8 @@ impl<'a> Message<'a> {
         if !self.is_register || !is_answer {
             return None;
         }
-        let uris = self.lines().filter(|line| line.header == Some(Header::Uris));
-        for line in uris {
+        let contacts = self.lines().filter(|line| line.header == Some(Header::Contact));
+        for line in contacts {
             for Place { end, text } in uri::ends(line.text, line.value) {
                 if end.port_of(address) == Some(port) {
                     let of_contact = expires(line.text.get(text.end..).unwrap_or(&[]));

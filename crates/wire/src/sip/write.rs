@@ -155,7 +155,7 @@ pub fn write(
     for line in message.lines() {
         match line.header {
             None if message.status.is_none() => put_line(&mut out, line.text, 0, hosts),
-            Some(Header::Via | Header::Uris) => put_line(&mut out, line.text, line.value, hosts),
+            Some(header) if header.has_ends() => put_line(&mut out, line.text, line.value, hosts),
             Some(Header::ContentLength) if line.value > 0 => {
                 out.put(&line.text[..line.value]);
                 let _ = write!(out, " {body}\r\n");

@@ -84,8 +84,8 @@ impl<F: Family> AclNode<F> {
         let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
         let key = F::flow_key(fields, lane, vrf);
         let all = side.expectations();
-        let of_sender = || all.find(&ExpectedKey::of_sender(&key)?, now.tick);
-        let it = all.find(&ExpectedKey::of(&key), now.tick).or_else(of_sender)?;
+        let of_sender = || all.find_or_end(&ExpectedKey::of_sender(&key)?, now.tick);
+        let it = all.find_or_end(&ExpectedKey::of(&key), now.tick).or_else(of_sender)?;
         if let Some(owner) = owner_of_calls(side, &it).filter(|it| *it != side.number()) {
             return Some(Fate::Foreign(owner));
         }

@@ -205,6 +205,10 @@ impl Reading<'_> {
         let Some(own) = four(sender.own.0) else { return Ok(()) };
         for port in message.ends_of(own).take(ENDS).filter(|port| *port != sender.own.1) {
             let seen = self.seen_port(side, (of_flow, sender), gateway, port)?;
+            if sender.is_translated() && gateway.ports.seen(port).is_none() {
+                // What others say of it is known by that, even if it is the same.
+                gateway.ports.add(End { own: port, seen });
+            }
             let listener = Listener { protocol: UDP, port: seen, own_port: port };
             let it = side.expectation(of_flow, (Alg::Sip, &listener), self.now);
             side.expect_again(&it.of(Expected::Control), self.now)?;

@@ -132,6 +132,20 @@ impl Expectations {
         all.map(|(_, it)| it).find(|it| it.key == *key && !it.is_over(now))
     }
 
+    /// The same. One whose time is over ends.
+    pub fn find_or_end(&self, key: &ExpectedKey, now: u32) -> Option<Expectation> {
+        for slot in self.bucket(key) {
+            let Some(read) = slot.read().filter(|(_, it)| it.key == *key) else { continue };
+            if !read.1.is_over(now) {
+                return Some(read.1);
+            }
+            if self.release(slot, &read) {
+                self.counts.note_expired();
+            }
+        }
+        None
+    }
+
     /// Takes away the expectation that a first packet meets. If it begins a flow, the caller
     /// [notes](AlgCounts::note_begun) that; otherwise it [puts](Self::put) it back.
     pub fn take(&self, key: &ExpectedKey, now: u32) -> Option<Expectation> {

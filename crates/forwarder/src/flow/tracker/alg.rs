@@ -233,9 +233,22 @@ impl Side {
     /// As many are expected as may be.
     pub fn expect_again(&self, it: &Expectation, now: Now) -> Result<(), Passed> {
         let (all, tick) = (self.expectations(), now.tick);
-        let done = match all.find(&it.key, tick).filter(|former| former.becomes == it.becomes) {
+        // A flow that was replaced by a translated one has announced the same.
+        let is_over = |of: Control| {
+            let flow = self.reader.entry(of.id);
+            !flow.is_live() || flow.start() != of.start
+        };
+        let is_same =
+            |former: &Expectation| former.becomes == it.becomes || is_over(former.control);
+        let done = match all.find(&it.key, tick).filter(is_same) {
             // What a registrar has bound stays so.
-            Some(former) if former.kind == Expected::Bound && it.kind != former.kind => Ok(()),
+            Some(former)
+                if former.kind == Expected::Bound
+                    && it.kind != former.kind
+                    && former.becomes == it.becomes =>
+            {
+                Ok(())
+            }
             Some(former) => {
                 all.forget(&former.key, former.control);
                 all.put(it, tick)

@@ -79,6 +79,8 @@ pub fn passed(
     ends: (IpAddr, IpAddr),
     id: u16,
 ) -> Option<((IpAddr, IpAddr), u16)> {
+    // Errors about what was refused before.
+    HOMES.iter().for_each(|home| drop(lab.take(home)));
     lab.send(HOMES[usize::from(from) - 1], [packet_from(from, &gre(ends, id))]);
     lab.dropped();
     let mut frames = lab.parsed(to);
@@ -134,6 +136,7 @@ impl Control {
     ) -> Option<(((IpAddr, IpAddr), (u16, u16)), Vec<u8>)> {
         let [host, other] = [self.hosts[from], self.hosts[1 - from]];
         let packet = self.segment(from, flags, data);
+        HOMES.iter().for_each(|home| drop(lab.take(home)));
         lab.send(HOMES[usize::from(host) - 1], [packet_from(host, &packet)]);
         lab.dropped();
         let mut frames = lab.parsed(HOMES[usize::from(other) - 1]);
