@@ -1,5 +1,5 @@
-//! SIP: the first byte chooses what is translated, the rest is a datagram. A message that is written anew is read again,
-//! has nothing left to translate, and its `Content-Length` is right.
+//! SIP: the first byte chooses what is translated, the rest is a datagram. A message that is written anew is read
+//! again, has nothing left to translate, and its `Content-Length` is right.
 #![no_main]
 
 use std::net::Ipv4Addr;

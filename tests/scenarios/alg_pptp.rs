@@ -1,5 +1,5 @@
-//! PPTP through its gateway: pptpd, and clients of pptp-linux. The kernel needs no PPP: in place of pppd, the server has
-//! a program that sends frames back, and the clients a script that compares them.
+//! PPTP through its gateway: pptpd, and clients of pptp-linux. The kernel needs no PPP: in place of pppd, the server
+//! has a program that sends frames back, and the clients a script that compares them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;

@@ -209,15 +209,13 @@ impl<F: Family> AclNode<F> {
             return false;
         }
         fields::of(self.shared.kernel, vector, self.place.packets);
-        if self.shared.flows.expectations().has_calls() {
-            self.note_calls(side, vector);
-        }
+        self.note_calls(side, vector);
         self.look_up(side.reader(), vector);
         let of = Steady { now: self.tracking.now, epoch: policy.epoch, is_alone };
         let left = self.pass_steady(side, vector, of);
         let is_armed = self.shared.flows.syn_cookies().is_armed();
         let may_alter = self.shared.flows.may_alter(F::IS_IP4);
-        let expects = self.shared.flows.expectations().is_any();
+        let expects = policy.has_algs && self.shared.flows.expectations().is_any();
         let mut is_any = false;
         for lane in left.iter() {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);

@@ -44,8 +44,8 @@ impl Header {
     }
 }
 
-/// The header of a lane whose columns may have been filled anew since access lists have seen it: with its call ID, if it
-/// is of a call that a gateway knows ([`crate::flow::alg::calls`]).
+/// The header of a lane whose columns may have been filled anew since access lists have seen it: with its call ID, if
+/// it is of a call that a gateway knows ([`crate::flow::alg::calls`]).
 pub(super) fn header_of_call(
     side: &Side,
     (vector, lane): (&mut Vector, usize),

@@ -1,3 +1,5 @@
+//! Messages of calls and registrations, with other ends; and text that is none.
+
 use core::net::Ipv4Addr;
 
 use proptest::prelude::*;

@@ -173,9 +173,16 @@ impl<F: Family> AclNode<F> {
 
     /// Gives packets of enhanced GRE the ports of their calls in the columns, if they are of a call that a
     /// gateway knows. All others belong to their hosts' flow of GRE, which has no ports.
+    #[inline(always)]
+    pub(super) fn note_calls(&self, side: &Side, vector: &mut Vector) {
+        if self.shared.flows.expectations().has_calls() {
+            self.note_known_calls(side, vector);
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn note_calls(&self, side: &Side, vector: &mut Vector) {
+    fn note_known_calls(&self, side: &Side, vector: &mut Vector) {
         for lane in 0..vector.len() {
             let Some(fields) = vector.known_fields() else { return };
             let kind = Kind(fields.kind[lane]);

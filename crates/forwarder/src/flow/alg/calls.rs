@@ -2,8 +2,8 @@
 //! which the other end knows them.
 //!
 //! Packets of enhanced GRE have the ID of the end to which they go, and nothing of the other end. So each direction of
-//! a call is a flow of its own, whose key has this ID as destination port, and [`CALL`] as source port. Other packets of
-//! GRE have no ports.
+//! a call is a flow of its own, whose key has this ID as destination port, and [`CALL`] as source port. Other packets
+//! of GRE have no ports.
 
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{Direction, FlowKey, Tuple};
