@@ -17,6 +17,10 @@ fuzz_target!(|input: &[u8]| {
     let Ok(message) = read(data) else { return };
     assert!(data.len() <= LONGEST && message.body.len() <= data.len());
     assert!(message.ends_of(INSIDE).count() <= ENDS);
+    assert!(
+        message.announced(INSIDE).all(|port| message.ends_of(INSIDE).any(|it| it == port))
+            || message.ends_of(INSIDE).count() == ENDS
+    );
     let _ = (message.bound(INSIDE, 5060), media(message.body));
     let ports: &[(u16, u16)] = if first & 1 == 0 { &[(5060, 41_000)] } else { &[(5060, 5060)] };
     let host = Host { from: INSIDE, to: OUTSIDE, ports };

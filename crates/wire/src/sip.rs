@@ -34,8 +34,8 @@ causes! {
 pub(crate) enum Header {
     Via,
     Contact,
-    /// `Route` or `Record-Route`.
     Route,
+    RecordRoute,
     ContentLength,
     ContentType,
     ContentEncoding,
@@ -47,7 +47,7 @@ pub(crate) enum Header {
 impl Header {
     /// Whether it names ends, at which somebody takes messages.
     pub(crate) fn has_ends(self) -> bool {
-        matches!(self, Self::Via | Self::Contact | Self::Route)
+        matches!(self, Self::Via | Self::Contact | Self::Route | Self::RecordRoute)
     }
 }
 
@@ -56,7 +56,7 @@ const NAMES: [(&[u8], &[u8], Header); 9] = [
     (b"via", b"v", Header::Via),
     (b"contact", b"m", Header::Contact),
     (b"route", b"", Header::Route),
-    (b"record-route", b"", Header::Route),
+    (b"record-route", b"", Header::RecordRoute),
     (b"content-length", b"l", Header::ContentLength),
     (b"content-type", b"c", Header::ContentType),
     (b"content-encoding", b"e", Header::ContentEncoding),
@@ -257,20 +257,31 @@ impl<'a> Message<'a> {
     /// The ends of a host that the message names in `Via`, `Contact`, `Route` and `Record-Route`: their ports, each
     /// once; at most [`ENDS`].
     pub fn ends_of(&self, address: Ipv4Addr) -> impl Iterator<Item = u16> + use<> {
-        let (mut all, mut count) = ([0; ENDS], 0);
-        for line in self.lines() {
-            if !line.header.is_some_and(Header::has_ends) {
-                continue;
-            }
-            for Place { end, .. } in uri::ends(line.text, line.value) {
-                let Some(port) = end.port_of(address) else { continue };
-                if !all[..count].contains(&port) && count < ENDS {
-                    all[count] = port;
-                    count += 1;
-                }
+        let mut found = PortsOf::new(address);
+        for line in self.lines().filter(|line| line.header.is_some_and(Header::has_ends)) {
+            found.read(line.text, line.value);
+        }
+        found.all()
+    }
+
+    /// The ends at which a host that sends this request takes messages: their ports, each once; at most [`ENDS`]. They
+    /// are in its own `Via`, the topmost one, and in `Contact` if nobody has relayed the request.
+    ///
+    /// All other text may be that of a stranger: answers repeat `Via`, `Record-Route` and, of a registrar, `Contact`,
+    /// and proxies relay both. Who could choose such text for a host would choose ports of this host.
+    pub fn announced(&self, address: Ipv4Addr) -> impl Iterator<Item = u16> + use<> {
+        let mut found = PortsOf::new(address);
+        let of = |header: Header| self.lines().filter(move |line| line.header == Some(header));
+        let first = of(Header::Via).next().filter(|_| self.status.is_none());
+        if let Some(via) = first {
+            let mut values = via.text.split(|byte| *byte == b',');
+            found.read(values.next().unwrap_or(&[]), via.value);
+            let is_relayed = values.next().is_some() || of(Header::Via).nth(1).is_some();
+            for line in of(Header::Contact).filter(|_| !is_relayed) {
+                found.read(line.text, line.value);
             }
         }
-        all.into_iter().take(count)
+        found.all()
     }
 
     /// For how long a registrar has bound an end of a host, in seconds: by the parameter `expires` of its `Contact`, or
@@ -290,6 +301,35 @@ impl<'a> Message<'a> {
             }
         }
         None
+    }
+}
+
+/// Ports of a host, each once; at most [`ENDS`].
+struct PortsOf {
+    address: Ipv4Addr,
+    all: [u16; ENDS],
+    count: usize,
+}
+
+impl PortsOf {
+    fn new(address: Ipv4Addr) -> Self {
+        Self { address, all: [0; ENDS], count: 0 }
+    }
+
+    /// Adds those in a line, from a place on.
+    fn read(&mut self, line: &[u8], from: usize) {
+        for Place { end, .. } in uri::ends(line, from) {
+            let Some(port) = end.port_of(self.address) else { continue };
+            let is_known = self.all.iter().take(self.count).any(|it| *it == port);
+            if let Some(free) = self.all.get_mut(self.count).filter(|_| !is_known) {
+                *free = port;
+                self.count += 1;
+            }
+        }
+    }
+
+    fn all(self) -> impl Iterator<Item = u16> {
+        self.all.into_iter().take(self.count)
     }
 }
 

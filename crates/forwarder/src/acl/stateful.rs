@@ -220,14 +220,8 @@ impl<F: Family> AclNode<F> {
         for lane in left.iter() {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);
             let Some(id) = known.id() else {
-                if expects
-                    && self.begins_expected(
-                        (&mut *side, reader),
-                        (&mut *vector, lane),
-                        policy,
-                        &mut is_any,
-                    )
-                {
+                let of_side = (&mut *side, reader);
+                if expects && self.begins_expected(of_side, (vector, lane), policy, &mut is_any) {
                     continue;
                 }
                 if self.is_about_a_flow(side, vector, lane) {

@@ -6,7 +6,7 @@ use stoa_tables::flow_table::{Direction, FlowEntry, FlowKey, Tuple};
 use super::mappings::End;
 use super::statics::Statics;
 use super::{Allocation, Nat, Policy};
-use crate::flow::alg::{Alg, Becomes, Control, ExpectedKey};
+use crate::flow::alg::{Alg, Becomes, Control, EXPECTED, Expected, ExpectedKey};
 use crate::flow::flows::Now;
 use crate::flow::tracker::{Side, Uses};
 
@@ -51,10 +51,11 @@ impl Nat {
     /// The gateway of flows that a policy, static mapping or backend with a number translates, to a server at this
     /// port. Each new translated flow asks: there may be as many static mappings as there are flows.
     pub(super) fn alg_of(&self, number: u32, (protocol, port): (u8, u16)) -> Option<Alg> {
-        let of = |policy: &Policy| {
-            let mut algs = policy.algs.iter();
-            algs.find(|it| it.port == port && it.alg.protocol() == protocol).map(|it| it.alg)
-        };
+        self.find_alg(number, |it| it.port == port && it.alg.protocol() == protocol)
+    }
+
+    fn find_alg(&self, number: u32, is: impl Fn(&AlgPort) -> bool) -> Option<Alg> {
+        let of = |policy: &Policy| policy.algs.iter().find(|it| is(it)).map(|it| it.alg);
         if let Some(policy) = self.policy(number) {
             return of(policy);
         }
@@ -63,10 +64,15 @@ impl Nat {
         self.policies.iter().filter(|it| it.instance == instance).find_map(of)
     }
 
-    /// The gateway that the policies of now give a translated flow.
-    pub fn alg_of_flow(&self, flow: &FlowEntry<'_>) -> Option<Alg> {
+    /// The gateway that the policies of now give a translated flow. One that was announced has the gateway of its
+    /// control connection, whatever its ports are.
+    pub fn alg_of_flow(&self, flow: &FlowEntry<'_>, has: Option<Alg>) -> Option<Alg> {
+        let number = Uses::of(flow).number;
+        if flow.rule() & EXPECTED != 0 {
+            return self.find_alg(number, |it| Some(it.alg) == has);
+        }
         let reply = ip4(&flow.reply_key())?;
-        self.alg_of(Uses::of(flow).number, (reply.protocol, reply.source_port))
+        self.alg_of(number, (reply.protocol, reply.source_port))
     }
 
     /// First and last external port for an internal end that has the external one of its control connection.
@@ -131,7 +137,10 @@ pub fn external_port(
         let expected = side.expectations().find(&key, now.tick);
         let is_own = |it: Becomes| (it.destination, it.port) == (own.source, own_port);
         !is_used(port)
-            && expected.is_none_or(|it| it.control == flow || it.becomes.is_some_and(is_own))
+            && expected.is_none_or(|it| {
+                // The next announcement of data takes the place of the last one.
+                it.control == flow && it.kind == Expected::Data || it.becomes.is_some_and(is_own)
+            })
             && !nat.is_taken(side, End { port, ..control }, (own.source, own_port))
     };
     let is_free = |port: &u16| {

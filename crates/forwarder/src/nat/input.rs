@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stoa_engine::arc::ArcHook;
 use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_tables::flow_table::Match;
+use stoa_tables::flow_table::{FlowKey, Match};
 use stoa_wire::protocol::{ICMP4, UDP};
 
 use super::create::Maker;
@@ -176,6 +176,14 @@ impl Input {
 }
 
 impl Slow<'_> {
+    /// A gateway reads the datagram that has begun a translated flow with this key.
+    fn read_first(&mut self, lane: (&mut Vector, usize), (header, key): (&Header, &FlowKey)) {
+        if header.kind.protocol() == UDP && self.shared.flows.may_alter(true) {
+            let Self { shared, reader, now, .. } = *self;
+            acl::Reading { shared, reader, now }.read_first(self.side, lane, key);
+        }
+    }
+
     fn decide(&mut self, vector: &mut Vector, lane: usize) -> Fate {
         let Some(fields) = vector.known_fields() else { return Fate::Pass };
         let (header, ports) = (header(fields, lane), fields.ports[lane]);
@@ -239,10 +247,7 @@ impl Slow<'_> {
                 vector.flags[lane] |= flags::TRACKED;
                 translate(vector, lane, &header, ends);
                 remember_first((nat, &*self.side), (&mut *vector, lane), &key);
-                if header.kind.protocol() == UDP && shared.flows.may_alter(true) {
-                    let reading = acl::Reading { shared, reader: self.reader, now };
-                    reading.read_first(self.side, (vector, lane), &key);
-                }
+                self.read_first((vector, lane), (&header, &key));
                 Fate::Pass
             }
             Some(Err(reason)) => Fate::Drop(reason),

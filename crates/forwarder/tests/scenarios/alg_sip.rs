@@ -1,6 +1,7 @@
 //! Gateways of SIP: calls by rules, and translated in both directions; registrations; and what passes as it is.
 
 mod changes;
+mod hostile;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

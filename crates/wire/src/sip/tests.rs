@@ -109,6 +109,33 @@ fn an_answer_comes_back() {
 }
 
 #[test]
+fn only_requests_of_a_host_announce_its_ends() {
+    let of = |text: &str| read(text.as_bytes()).unwrap().announced(INSIDE).collect::<Vec<_>>();
+    let via = |ports: [u16; 2]| {
+        let [first, second] = ports.map(|port| format!("SIP/2.0/UDP 10.0.1.2:{port};rport"));
+        [format!("Via: {first}\r\nv: {second}\r\n"), format!("Via: {first}, {second}\r\n")]
+    };
+    let contact = "Contact: <sip:a@10.0.1.2:5070>\r\n";
+    let routes = "Route: <sip:10.0.1.2:5071;lr>\r\nRecord-Route: <sip:10.0.1.2:5072;lr>\r\n";
+    assert_eq!(of(&invite("")), [5060]);
+    let own =
+        format!("INVITE sip:b SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.1.2:5061\r\n{contact}{routes}\r\n");
+    assert_eq!(of(&own), [5061, 5070]);
+    // What it relays, and what it answers, others may have written.
+    for via in via([5061, 5062]) {
+        let relayed = format!("INVITE sip:b SIP/2.0\r\n{via}{contact}{routes}\r\n");
+        assert_eq!(of(&relayed), [5061]);
+        let answer = format!("SIP/2.0 200 OK\r\n{via}{contact}{routes}\r\n");
+        assert_eq!(of(&answer), []);
+    }
+    // Not even if the first one has a name.
+    let named = "Via: SIP/2.0/UDP a.example, SIP/2.0/UDP 10.0.1.2:5061\r\n";
+    assert_eq!(of(&format!("INVITE sip:b SIP/2.0\r\n{named}{contact}\r\n")), []);
+    let folded = "Via:\r\n SIP/2.0/UDP a.example,\r\n SIP/2.0/UDP 10.0.1.2:5061\r\n";
+    assert_eq!(of(&format!("INVITE sip:b SIP/2.0\r\n{folded}{contact}\r\n")), []);
+}
+
+#[test]
 fn ends_of_others_stay() {
     let text = "OPTIONS sip:x@10.0.1.2:5061 SIP/2.0\r\n\
                 v: SIP/2.0/UDP 10.0.1.2:5061\r\n\
@@ -210,6 +237,7 @@ proptest! {
         let _ = media(&data);
         let Ok(message) = read(&data) else { return Ok(()) };
         prop_assert!(message.ends_of(INSIDE).count() <= ENDS);
+        prop_assert!(message.announced(INSIDE).count() <= ENDS);
         let ports = [Some((30_000, 30_001)); sdp::MEDIA];
         let session = Session { address: (INSIDE, OUTSIDE), ports };
         let mut bytes = [0; 2 * LONGEST];

@@ -198,7 +198,7 @@ impl<F: Family> AclNode<F> {
         let is_kept = flow.rule() != 0 && policy.is_stateful && flow.flags() & SUSPENDED == 0;
         if side.is_translated(id) && !is_kept {
             // No rule keeps it: only its policy can name a gateway, and may have another one now.
-            let alg = self.shared.nat.read(reader).alg_of_flow(&flow);
+            let alg = self.shared.nat.read(reader).alg_of_flow(&flow, gateway.alg);
             if gateway.alg != alg {
                 gateway.alg = alg;
                 side.set_alg_flow(id, &gateway);

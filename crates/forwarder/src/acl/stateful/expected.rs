@@ -3,7 +3,7 @@
 use stoa_engine::Vector;
 use stoa_engine::quiescence::Reader;
 use stoa_tables::classifier::Fragment;
-use stoa_tables::flow_table::{Direction, Match};
+use stoa_tables::flow_table::{Direction, FlowKey, Match};
 use stoa_wire::protocol::{GRE, TCP, UDP};
 use stoa_wire::tcp::flag;
 
@@ -12,7 +12,7 @@ use crate::acl::Policy;
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
 use crate::acl::node::AclNode;
-use crate::flow::alg::{Alg, Expectation, ExpectedKey};
+use crate::flow::alg::{Alg, Expectation, Expected, ExpectedKey};
 use crate::flow::tracker::{Opened, Side};
 
 /// The worker that follows the control connection of a call, and so the call: it ends both.
@@ -20,6 +20,19 @@ fn owner_of_calls(side: &Side, it: &Expectation) -> Option<u8> {
     let flow = side.reader().entry(it.control.id);
     let is_live = flow.is_live() && flow.start() == it.control.start;
     (it.alg == Alg::Pptp && is_live).then(|| flow.owner())
+}
+
+/// What a first packet with this key meets.
+fn expected_by(side: &Side, key: &FlowKey, tick: u32) -> Option<Expectation> {
+    let all = side.expectations();
+    let of_sender = || all.find_or_end(&ExpectedKey::of_sender(key)?, tick);
+    match all.find_or_end(&ExpectedKey::of(key), tick) {
+        // Both ends have announced media: only the sender's own announcement has its external port.
+        Some(it) if it.kind == Expected::Media => {
+            of_sender().filter(|of| of.becomes.is_some()).or(Some(it))
+        }
+        found => found.or_else(of_sender),
+    }
 }
 
 impl<F: Family> AclNode<F> {
@@ -83,9 +96,12 @@ impl<F: Family> AclNode<F> {
         }
         let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
         let key = F::flow_key(fields, lane, vrf);
-        let all = side.expectations();
-        let of_sender = || all.find_or_end(&ExpectedKey::of_sender(&key)?, now.tick);
-        let it = all.find_or_end(&ExpectedKey::of(&key), now.tick).or_else(of_sender)?;
+        let it = expected_by(side, &key, now.tick)?;
+        if it.kind == Expected::Bound && it.epoch != policy.epoch {
+            // Other rules than those of its registration: they decide.
+            side.expectations().forget(&it.key, it.control);
+            return None;
+        }
         if let Some(owner) = owner_of_calls(side, &it).filter(|it| *it != side.number()) {
             return Some(Fate::Foreign(owner));
         }

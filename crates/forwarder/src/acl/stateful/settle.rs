@@ -54,7 +54,8 @@ impl Task<'_> {
         if self.policy.has_algs || self.shared.flows.may_alter(!judged.key.is_ip6()) {
             let of_policy = || {
                 let id = side.find(&judged.key)?.id().filter(|id| side.is_translated(*id))?;
-                self.shared.nat.read(self.reader).alg_of_flow(&side.reader().entry(id))
+                let has = side.alg_flow(id).and_then(|it| it.alg);
+                self.shared.nat.read(self.reader).alg_of_flow(&side.reader().entry(id), has)
             };
             let alg = rule.alg.or_else(of_policy);
             side.renew_alg(&judged.key, alg, &judged.packet, judged.now);

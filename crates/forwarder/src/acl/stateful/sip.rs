@@ -13,7 +13,7 @@ use stoa_tables::flow_table::{Direction, FlowKey, Tuple};
 use stoa_wire::protocol::UDP;
 use stoa_wire::sip::sdp::{self, MEDIA, Media};
 use stoa_wire::sip::write::{Host, Session, write};
-use stoa_wire::sip::{self, ENDS, LONGEST, Message, SipError};
+use stoa_wire::sip::{self, LONGEST, Message, SipError};
 use stoa_wire::udp;
 
 use super::alg::note_first;
@@ -21,7 +21,7 @@ use super::edit::replace_datagram;
 use super::{Task, Tracking, seen, tracker, vrf_of};
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
-use crate::flow::alg::{Alg, AlgFlow, End, Expected, Passed, Ports};
+use crate::flow::alg::{Alg, AlgFlow, End, Expectation, Expected, Passed, Ports};
 use crate::flow::flows::Now;
 use crate::flow::tracker::{Listener, Side};
 use crate::nat::{Wanted, external_port};
@@ -160,8 +160,14 @@ impl Reading<'_> {
         let (id, direction) = of_flow;
         let sender = Party::of(side, of_flow);
         let receiver = Party::of(side, (id, direction.reverse()));
-        self.expect_ends(side, (of_flow, &sender), gateway, &message)?;
-        let session = self.expect_media(side, (of_flow, &sender), gateway, &message)?;
+        let session = match self.expect_all(side, (of_flow, &sender), gateway, &message) {
+            // Its own ends stay as they are. Those of the receiver still have to be translated.
+            Err(cause) if !sender.is_translated() => {
+                side.expectations().counts().note_passed(cause);
+                None
+            }
+            session => session?,
+        };
         self.keep_bound(side, (of_flow, &receiver), gateway, &message);
         let (from, to) =
             (sender.pairs(&gateway.ports, true), receiver.pairs(&gateway.ports, false));
@@ -194,7 +200,19 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The ends at which the sender of a message takes others, if they are not that of its flow.
+    /// All that the sender of a message announces.
+    fn expect_all(
+        &self,
+        side: &Side,
+        of: ((u32, Direction), &Party),
+        gateway: &mut AlgFlow,
+        message: &Message<'_>,
+    ) -> Result<Option<Session>, Passed> {
+        self.expect_ends(side, of, gateway, message)?;
+        self.expect_media(side, of, gateway, message)
+    }
+
+    /// The ends at which the sender of a request takes messages, if they are not that of its flow.
     fn expect_ends(
         &self,
         side: &Side,
@@ -203,8 +221,8 @@ impl Reading<'_> {
         message: &Message<'_>,
     ) -> Result<(), Passed> {
         let Some(own) = four(sender.own.0) else { return Ok(()) };
-        for port in message.ends_of(own).take(ENDS).filter(|port| *port != sender.own.1) {
-            let seen = self.seen_port(side, (of_flow, sender), gateway, port)?;
+        for port in message.announced(own).filter(|port| *port != sender.own.1) {
+            let (seen, _) = self.seen_ports(side, (of_flow, sender), gateway, (port, 1))?;
             if sender.is_translated() && gateway.ports.seen(port).is_none() {
                 // What others say of it is known by that, even if it is the same.
                 gateway.ports.add(End { own: port, seen });
@@ -263,7 +281,7 @@ impl Reading<'_> {
         let rtcp = match it.rtcp {
             None => port,
             Some(_) if count > 1 => port.wrapping_add(1),
-            Some(own) => self.seen_port(side, of, gateway, own)?,
+            Some(own) => self.seen_ports(side, of, gateway, (own, 1))?.0,
         };
         let ports = [Some((it.port, port)), it.rtcp.map(|own| (own, rtcp))];
         for (own_port, port) in ports.into_iter().flatten() {
@@ -276,18 +294,8 @@ impl Reading<'_> {
         Ok((port, rtcp))
     }
 
-    /// The port by which the other end of a flow knows one of its sender.
-    fn seen_port(
-        &self,
-        side: &Side,
-        of: ((u32, Direction), &Party),
-        gateway: &mut AlgFlow,
-        own: u16,
-    ) -> Result<u16, Passed> {
-        Ok(self.seen_ports(side, of, gateway, (own, 1))?.0)
-    }
-
-    /// The same for ports one behind the other. Returns the first one, and how many are known like this: all, or one.
+    /// The ports by which the other end of a flow knows some of its sender, one behind the other. Returns the first
+    /// one, and how many are known like this: all, or one.
     fn seen_ports(
         &self,
         side: &Side,
@@ -323,7 +331,8 @@ impl Reading<'_> {
         Ok((seen, count))
     }
 
-    /// A registrar has bound ends of the receiver of a message: requests to these are expected as long as that.
+    /// A registrar has bound ends of the receiver of a message: requests to these are expected as long as that. The
+    /// receiver itself has announced them, or sends from them: otherwise a registrar would choose ports of its clients.
     fn keep_bound(
         &self,
         side: &Side,
@@ -332,6 +341,7 @@ impl Reading<'_> {
         message: &Message<'_>,
     ) {
         let Some(address) = four(receiver.seen.0).filter(|_| message.is_register) else { return };
+        let Some(policy) = self.shared.acls.read(self.reader).policy() else { return };
         for port in message.ends_of(address) {
             let Some(seconds) = message.bound(address, port) else { continue };
             let own_port = match gateway.ports.own(port) {
@@ -344,13 +354,19 @@ impl Reading<'_> {
             let of_flow = (id, direction.reverse());
             let it = side.expectation(of_flow, (Alg::Sip, &listener), self.now);
             let it = it.until(self.now.tick.wrapping_add(seconds.min(BOUND_MOST_S)));
-            if seconds == 0 {
+            let it = Expectation { epoch: policy.epoch, ..it.of(Expected::Bound) };
+            let former = side.expectations().find(&it.key, self.now.tick);
+            let former = former.filter(|former| former.becomes == it.becomes);
+            let is_announced =
+                former.is_some_and(|it| matches!(it.kind, Expected::Control | Expected::Bound));
+            if port != receiver.seen.1 && !is_announced {
+                side.expectations().counts().note_passed(Passed::Foreign);
+            } else if seconds == 0 {
                 // Its client may have registered by another flow.
-                let former = side.expectations().find(&it.key, self.now.tick);
                 if let Some(it) = former {
                     side.expectations().forget(&it.key, it.control);
                 }
-            } else if let Err(cause) = side.expect_again(&it.of(Expected::Bound), self.now) {
+            } else if let Err(cause) = side.expect_again(&it, self.now) {
                 side.expectations().counts().note_passed(cause);
             }
         }

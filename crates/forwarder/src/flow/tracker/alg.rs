@@ -86,7 +86,11 @@ impl Side {
         let found = self.find(key).filter(|found| self.owns(*found));
         let Some(id) = found.and_then(Match::id) else { return };
         match (self.alg_flow(id), alg) {
-            (Some(flow), alg) if flow.alg != alg => {
+            // One of another protocol concerns it not.
+            (Some(flow), alg)
+                if flow.alg != alg
+                    && alg.is_none_or(|it| it.protocol() == packet.kind.protocol()) =>
+            {
                 self.set_alg_flow(id, &AlgFlow { alg, ..flow });
             }
             (None, Some(alg)) => self.begin_alg(key, alg, packet, now),
@@ -224,6 +228,7 @@ impl Side {
             profile: profile_of(flow.class()),
             control: Control { id, start: flow.start() },
             until: now.tick.wrapping_add(alg.timeout_s()),
+            epoch: flow.epoch(),
         }
     }
 
@@ -291,7 +296,9 @@ impl Side {
         if it.alg == Alg::Pptp {
             Self::begin_call(&mut new, profile);
         }
-        self.make_room(self.kind(reply_key.is_some()));
+        if reply_key.is_some() {
+            self.make_translated_room();
+        }
         match self.insert(&new, packet, now) {
             Ok(id) => {
                 if let Some((Becomes { destination, port, number, .. }, of)) = translated {
@@ -311,7 +318,10 @@ impl Side {
     fn after_expected(&mut self, id: u32, it: &Expectation, now: Now) {
         match it.kind {
             Expected::Data => {}
-            Expected::Media => self.expectations().forget(&it.sibling().key, it.control),
+            Expected::Media => {
+                self.expectations().forget(&it.sibling().key, it.control);
+                self.forget_media(id, now);
+            }
             Expected::Control | Expected::Bound => {
                 self.give_alg(id, &AlgFlow::beginning(it.alg, Stream::default()));
             }
@@ -319,6 +329,20 @@ impl Side {
         if it.kind == Expected::Bound {
             // There is room: it was just taken away.
             let _ = self.expectations().put(it, now.tick);
+        }
+    }
+
+    /// A flow has begun media between two ends: what is expected of either to the other one would never come.
+    fn forget_media(&self, id: u32, now: Now) {
+        let (flow, all) = (self.reader.entry(id), self.expectations());
+        for key in [flow.key(), flow.reply_key()] {
+            let both = [Some(ExpectedKey::of(&key)), ExpectedKey::of_sender(&key)];
+            for key in both.into_iter().flatten() {
+                if let Some(it) = all.find(&key, now.tick).filter(|it| it.kind == Expected::Media) {
+                    all.forget(&key, it.control);
+                    all.forget(&it.sibling().key, it.control);
+                }
+            }
         }
     }
 

@@ -136,6 +136,11 @@ impl Side {
         }
         let mut end = call.end(direction);
         if end.own != own.id && !call.is_over {
+            // It has answered before with another ID, which it does not use any more.
+            let mut former = Call::default();
+            former.set_end(direction, end);
+            call.set_end(direction, End::default());
+            self.end_call(said.id(), &former);
             end = self.new_end(said, own.id)?;
             // Room for what its other end sends may be gone by now.
             let its = ((said.id(), other), asked);

@@ -69,6 +69,24 @@ fn the_end_of_the_connection_ends_calls() {
     }
 }
 
+/// A server that answers again with another ID: packets with the former one belong to no call.
+#[test]
+fn another_answer_takes_the_place_of_the_first() {
+    let mut lab = Lab::new(&pptp_gate());
+    let (client, server) = (four(host4(1)), four(host4(2)));
+    let ends = [(client, server), (server, client)];
+    let mut control = Control::open(&mut lab, [1, 2], ends, (4000, 1723));
+    control.say(&mut lab, 0, &request(7));
+    for id in 9..60 {
+        control.say(&mut lab, 1, &reply(id, 7, true));
+        assert_eq!(passed(&mut lab, (1, "east"), ends[0], id - 1), None, "{id}");
+        assert!(passed(&mut lab, (1, "east"), ends[0], id).is_some(), "{id}");
+    }
+    assert_eq!(sums(&mut lab).passed, AlgSums::default().passed);
+    // Beside the control connection, the one of the last answer.
+    assert_eq!(flows(&mut lab).len(), 2);
+}
+
 /// Whoever does not know the numbers of a connection ends nothing.
 #[test]
 fn a_forged_reset_ends_nothing() {

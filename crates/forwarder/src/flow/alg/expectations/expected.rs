@@ -142,6 +142,8 @@ pub struct Expectation {
     pub control: Control,
     /// The tick from which on it is expected no more.
     pub until: u32,
+    /// The epoch of the rules by which it was announced. What a registrar has bound is expected only under these.
+    pub epoch: u16,
 }
 
 impl Expectation {

@@ -6,7 +6,7 @@ use super::{Becomes, Control, Expectation, Expected, ExpectedKey};
 use crate::flow::alg::Alg;
 
 /// Words of a slot, without its state.
-const WORDS: usize = 18;
+const WORDS: usize = 19;
 /// Parts of the state of a slot: below them, its generation.
 const FREE: u32 = 0;
 const BUSY: u32 = 1;
@@ -47,13 +47,14 @@ impl Expectation {
             self.control.id,
             self.control.start,
             self.until,
+            self.epoch.into(),
         ]
     }
 
     pub(super) fn of_words(words: &[u32; WORDS]) -> Option<Self> {
         let [first, a, b, c, d, e, f, g, h, ports, source, destination, vrfs, number, rest @ ..] =
             *words;
-        let [rule, id, start, until] = rest;
+        let [rule, id, start, until, epoch] = rest;
         let whole =
             |parts: [u32; 4]| parts.into_iter().fold(0, |all, it| all << 32 | u128::from(it));
         let becomes =
@@ -74,6 +75,7 @@ impl Expectation {
             profile: (vrfs >> 16) as u8,
             control: Control { id, start },
             until,
+            epoch: epoch as u16,
         })
     }
 }

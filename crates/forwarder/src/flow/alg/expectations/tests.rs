@@ -27,6 +27,7 @@ fn expectation(key: ExpectedKey, control: u32, until: u32) -> Expectation {
         profile: 1,
         control,
         until,
+        epoch: 0,
     }
 }
 
@@ -179,6 +180,7 @@ fn any_expectation() -> impl Strategy<Value = Expectation> {
         profile: of.1,
         control: Control { id: of.2, start: of.3 },
         until: of.4,
+        epoch: of.4 as u16,
     })
 }
 
