@@ -150,6 +150,13 @@ fn ends_of_others_stay() {
 }
 
 #[test]
+fn what_is_missing_is_not_added() {
+    let text = invite("c=IN IP4\r\nm=audio\r\na=rtcp:\r\n");
+    let session = Session { address: (INSIDE, OUTSIDE), ports: [Some((30_000, 30_001)); 4] };
+    assert_eq!(written(&text, &[], Some(&session)), text);
+}
+
+#[test]
 fn what_is_no_message_is_malformed() {
     for text in [
         "GET / HTTP/1.1\r\n\r\n",

@@ -128,7 +128,8 @@ fn put_body(out: &mut Out<'_>, body: &[u8], session: &Session) {
 /// A line with something else in place of a part of it.
 fn put_part(out: &mut Out<'_>, line: &[u8], part: Part, new: Option<impl core::fmt::Display>) {
     use core::fmt::Write as _;
-    let Some(new) = new else { return out.put(line) };
+    // A part that is missing is not added.
+    let Some(new) = new.filter(|_| !part.is_empty()) else { return out.put(line) };
     out.put(line.get(..part.start).unwrap_or(&[]));
     let _ = write!(out, "{new}");
     out.put(line.get(part.end..).unwrap_or(&[]));
