@@ -289,7 +289,11 @@ impl Reading<'_> {
             let inward = side.expectation(of_flow, (Alg::Sip, &listener), self.now);
             let inward = inward.of(Expected::Media);
             side.expect_again(&inward, self.now)?;
-            side.expect_again(&inward.sibling(), self.now)?;
+            // What it sends first itself gets the announced port. Without translation, the announcement of the other
+            // end lets it pass: this one would let it reach all ports.
+            if sender.is_translated() {
+                side.expect_again(&inward.sibling(), self.now)?;
+            }
         }
         Ok((port, rtcp))
     }

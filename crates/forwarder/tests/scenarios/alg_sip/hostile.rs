@@ -18,6 +18,32 @@ fn reaches(lab: &mut Lab, port: u16) -> bool {
     media(lab, (2, "west"), ends, (7000, port)).is_some()
 }
 
+fn expected(lab: &mut Lab) -> Option<u64> {
+    let rows = lab.state().list_limits();
+    rows.iter().find(|row| row.name == "alg-expectations").unwrap().used
+}
+
+/// A server whose client has announced nothing sends to ports of its choice.
+#[test]
+fn an_answer_lets_its_sender_reach_no_port() {
+    for [client, server] in [[host4(1).into(), host4(2).into()], [host6(1).into(), host6(2).into()]]
+    {
+        let [client, server]: [IpAddr; 2] = [client, server];
+        let mut lab = Lab::new(&sip_gate());
+        let ask = request("OPTIONS", "sip:b", "a.example", "");
+        sent(&mut lab, (1, "east"), (client, server), (5060, 5060), &ask).unwrap();
+        let ok = answer("OPTIONS", "a.example:5060", "b.example", &session(server, 9000));
+        sent(&mut lab, (2, "west"), (server, client), (5060, 5060), &ok).unwrap();
+        assert_eq!(expected(&mut lab), Some(2));
+        for port in [53, 161, 8000, 9000, 30_000] {
+            let got = media(&mut lab, (2, "west"), (server, client), (9000, port));
+            assert_eq!(got, None, "{port}");
+        }
+        assert!(media(&mut lab, (1, "east"), (client, server), (8000, 9000)).is_some());
+        assert!(media(&mut lab, (2, "west"), (server, client), (9000, 8000)).is_some());
+    }
+}
+
 /// An answer repeats what the server has written into its request.
 #[test]
 fn an_answer_opens_no_port_of_its_sender() {
@@ -126,9 +152,7 @@ fn media_that_a_client_begins_have_the_announced_port() {
     // Nothing more is expected once RTCP has begun, too.
     let rtcp = media(&mut lab, (2, "west"), back, (9001, audio.port + 1));
     assert_eq!(rtcp, pair(server, client, (9001, 8001)));
-    let rows = lab.state().list_limits();
-    let row = rows.iter().find(|row| row.name == "alg-expectations").unwrap();
-    assert_eq!(row.used, Some(0));
+    assert_eq!(expected(&mut lab), Some(0));
 }
 
 /// Ends of one client never share an external port.
