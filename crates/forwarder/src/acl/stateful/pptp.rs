@@ -15,6 +15,7 @@ use crate::acl::keys::Family;
 use crate::acl::node::AclNode;
 use crate::flow::alg::{AlgFlow, CALL, ExpectedKey, Passed, Stream, call_key};
 use crate::flow::fields::{Kind, Place};
+use crate::flow::tcp::{Phase, Tcp};
 use crate::flow::tracker::{Said, Side};
 
 /// Where the checksum of a TCP segment is.
@@ -42,6 +43,17 @@ fn first(data: &[u8], number: u32, stream: &Stream) -> First {
         Some(rest) if rest < data.len() => First::At(rest),
         Some(_) => First::Nothing,
     }
+}
+
+/// What the tracker knows of an own connection.
+fn connection(side: &Side, id: u32) -> Tcp {
+    Tcp::from_words(side.reader().entry(id).tcp())
+}
+
+/// Whether a connection is over for both ends. A single reset or FIN that has passed may be forged: the tracker lets
+/// through what only its receiver can judge.
+fn is_over(side: &Side, id: u32) -> bool {
+    matches!(connection(side, id).phase(), Phase::Reset | Phase::Closing | Phase::TimeWait)
 }
 
 /// Writes a call ID into a lane's segment, at a place in its data, and corrects the checksum.
@@ -77,12 +89,12 @@ impl<F: Family> AclNode<F> {
         let is_valid = packet
             .view()
             .is_some_and(|view| packet.pseudo().is_some_and(|pseudo| view.verify(&pseudo).is_ok()));
-        let ends = is_valid && packet.kind.tcp_flags() & (FIN | RST) != 0;
+        let may_end = is_valid && packet.kind.tcp_flags() & (FIN | RST) != 0;
         let read = self.read_messages(side, (vector, lane), of_flow, (gateway, is_valid));
         if let Err(cause) = read {
             side.expectations().counts().note_passed(cause);
         }
-        if ends {
+        if may_end && is_over(side, of_flow.0) {
             side.end_all(of_flow.0, &mut gateway.calls);
         }
         if *gateway != before {
@@ -103,6 +115,9 @@ impl<F: Family> AclNode<F> {
         let (number, flags, data) =
             (view.header().sequence.get(), view.header().flags, view.payload());
         let stream = gateway.stream_mut(of_flow.1);
+        // Others in its window its receiver may ignore, or have ignored.
+        let acknowledged = connection(side, of_flow.0).acknowledged(of_flow.1);
+        let is_next = number == acknowledged || stream.line() == Some(number);
         if flags & SYN != 0 {
             if is_valid {
                 stream.begin(number.wrapping_add(1));
@@ -117,11 +132,11 @@ impl<F: Family> AclNode<F> {
         };
         let end = data.len();
         while at < end {
-            let read = self.read_message(side, (vector, lane), of_flow, (gateway, at));
+            let read = self.read_message(side, (vector, lane), of_flow, (gateway, at, is_next));
             let (length, edited) = match read {
                 Ok(read) => read,
                 Err((length, cause)) => {
-                    if let Some(length) = length {
+                    if let Some(length) = length.filter(|_| is_next) {
                         let next = number.wrapping_add((at + length) as u32);
                         gateway.stream_mut(of_flow.1).note_line(next);
                     }
@@ -129,7 +144,9 @@ impl<F: Family> AclNode<F> {
                 }
             };
             at += length;
-            gateway.stream_mut(of_flow.1).note_line(number.wrapping_add(at as u32));
+            if is_next {
+                gateway.stream_mut(of_flow.1).note_line(number.wrapping_add(at as u32));
+            }
             if edited {
                 side.expectations().counts().note_edited();
             }
@@ -144,7 +161,7 @@ impl<F: Family> AclNode<F> {
         side: &mut Side,
         (vector, lane): (&mut Vector, usize),
         of_flow: (u32, Direction),
-        (gateway, at): (&mut AlgFlow, usize),
+        (gateway, at, is_next): (&mut AlgFlow, usize, bool),
     ) -> Result<(usize, bool), (Option<usize>, Passed)> {
         let message: Message = {
             let fields = vector.known_fields().ok_or((None, Passed::Malformed))?;
@@ -156,7 +173,7 @@ impl<F: Family> AclNode<F> {
                 PptpError::Malformed => (None, Passed::Malformed),
             })?
         };
-        let said = Said { of_flow, message: &message, now: self.tracking.now };
+        let said = Said { of_flow, message: &message, is_next, now: self.tracking.now };
         let edits = match side.follow_call(gateway, &said) {
             Ok(edits) => edits,
             Err(cause) => {

@@ -222,6 +222,11 @@ impl Tcp {
         self.sides[from as usize].window & !SCALE
     }
 
+    /// The highest acknowledgement of what a side has sent.
+    pub fn acknowledged(&self, from: Direction) -> u32 {
+        self.sides[from as usize].acked
+    }
+
     /// More may have passed from there than was seen: a segment came in fragments.
     pub fn note_unseen(&mut self, from: Direction) {
         self.sides[from as usize].flags |= UNCERTAIN;

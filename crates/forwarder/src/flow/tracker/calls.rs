@@ -21,6 +21,9 @@ pub struct Said<'a> {
     pub of_flow: (u32, Direction),
     /// The message.
     pub message: &'a Message,
+    /// Whether its segment begins where the other end awaits it. Others in the window, which anybody may have sent, end
+    /// no call.
+    pub is_next: bool,
     /// When it came.
     pub now: Now,
 }
@@ -61,6 +64,7 @@ impl Side {
         let Message { kind, own, peer, .. } = *said.message;
         let calls = &mut gateway.calls;
         match (kind, own, peer) {
+            (Kind::Stop, ..) if !said.is_next => Ok([None; 2]),
             (Kind::Stop, ..) => {
                 self.end_all(said.id(), calls);
                 Ok([None; 2])
@@ -126,16 +130,15 @@ impl Side {
         let asked = call.end(other);
         let of_peer = Said::edit(Some(peer), asked.own);
         if !is_accepted {
-            let over = *call;
-            call.is_over = true;
-            self.end_call(said.id(), &over);
+            self.end_if_next(call, said);
             return Ok([of_peer, None]);
         }
         if own.id == CALL {
             return Err(Passed::Malformed);
         }
         let mut end = call.end(direction);
-        if end.own != own.id && !call.is_over {
+        let may_change = said.is_next || end == End::default();
+        if end.own != own.id && !call.is_over && may_change {
             // It has answered before with another ID, which it does not use any more.
             let mut former = Call::default();
             former.set_end(direction, end);
@@ -172,10 +175,17 @@ impl Side {
         };
         let call = found.ok_or(Passed::Foreign)?;
         let id = if is_own { call.end(direction).seen } else { call.end(other).own };
-        let over = *call;
-        call.is_over = true;
-        self.end_call(said.id(), &over);
+        self.end_if_next(call, said);
         Ok([Said::edit(Some(own), id), None])
+    }
+
+    /// A message ends a call.
+    fn end_if_next(&mut self, call: &mut Call, said: &Said<'_>) {
+        if said.is_next {
+            let over = *call;
+            call.is_over = true;
+            self.end_call(said.id(), &over);
+        }
     }
 
     /// The IDs of the sender of a message who has chosen one: another one, if a translated address has it already
