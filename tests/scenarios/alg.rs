@@ -208,7 +208,7 @@ fn rules_let_data_connections_in() -> Result<()> {
     assert_eq!(shown["algs"]["passed"]["foreign"], 0, "{shown}");
     let state = lab.router().json(&["show", "state", "/ietf-access-control-list:acls"])?;
     let algs = &state["ietf-access-control-list:acls"]["stoa-acl:flows"]["algs"];
-    assert_eq!(algs["capacity"], "2048", "{state}");
+    assert_eq!(algs["capacity"], "4096", "{state}");
     let metrics = lab.router().call(&["show", "metrics"])?.stdout;
     assert!(metrics.contains("stoa_alg_begun_total"), "{metrics}");
     // Without gateways only the control connection passes.

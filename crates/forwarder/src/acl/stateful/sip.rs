@@ -4,24 +4,25 @@
 //! host inside, the external ends of its receiver. The first ones become external ends, the others internal ones. So
 //! both hosts find in messages what they would find without translation.
 
-use std::net::{IpAddr, Ipv4Addr};
+mod party;
 
 use stoa_engine::quiescence::Reader;
 use stoa_engine::{Context, Vector};
 use stoa_tables::classifier::Fragment;
-use stoa_tables::flow_table::{Direction, FlowKey, Tuple};
+use stoa_tables::flow_table::{Direction, FlowKey};
 use stoa_wire::protocol::UDP;
 use stoa_wire::sip::sdp::{self, MEDIA, Media};
 use stoa_wire::sip::write::{Host, Session, write};
 use stoa_wire::sip::{self, LONGEST, Message, SipError};
 use stoa_wire::udp;
 
+use self::party::{Party, four};
 use super::alg::note_first;
 use super::edit::replace_datagram;
 use super::{Task, Tracking, seen, tracker, vrf_of};
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
-use crate::flow::alg::{Alg, AlgFlow, End, Expectation, Expected, Passed, Ports};
+use crate::flow::alg::{Alg, AlgFlow, End, Expectation, Expected, Passed};
 use crate::flow::flows::Now;
 use crate::flow::tracker::{Listener, Side};
 use crate::nat::{Wanted, external_port};
@@ -31,62 +32,6 @@ use crate::shared::Shared;
 const LOWEST_PORT: u16 = 1024;
 /// Seconds for which a registrar's binding is kept at most: clients of UDP register more often.
 const BOUND_MOST_S: u32 = 3_600;
-/// Pairs of ports that a host has in a message: that of the flow, and others.
-const PAIRS: usize = 16;
-
-/// One end of a flow.
-#[derive(Clone, Copy)]
-struct Party {
-    /// As it is.
-    own: (IpAddr, u16),
-    /// As the other end sees it.
-    seen: (IpAddr, u16),
-}
-
-/// The addresses and ports of a key: the source, and the destination.
-fn ends(key: &FlowKey) -> [(IpAddr, u16); 2] {
-    match key.tuple {
-        Tuple::Ip4(it) => [
-            (Ipv4Addr::from_bits(it.source).into(), it.source_port),
-            (Ipv4Addr::from_bits(it.destination).into(), it.destination_port),
-        ],
-        Tuple::Ip6(it) => [
-            (std::net::Ipv6Addr::from_bits(it.source).into(), it.source_port),
-            (std::net::Ipv6Addr::from_bits(it.destination).into(), it.destination_port),
-        ],
-    }
-}
-
-fn four(address: IpAddr) -> Option<Ipv4Addr> {
-    match address {
-        IpAddr::V4(it) => Some(it),
-        IpAddr::V6(_) => None,
-    }
-}
-
-impl Party {
-    /// The end that sends in a direction of a flow.
-    fn of(side: &Side, of_flow: (u32, Direction)) -> Self {
-        let [from, to] = side.keys(of_flow);
-        let ([own, _], [_, seen]) = (ends(&from), ends(&to));
-        Self { own, seen }
-    }
-
-    fn is_translated(&self) -> bool {
-        self.own.0 != self.seen.0
-    }
-
-    /// Its ports with those by which the other end knows them, or the other way round.
-    fn pairs(&self, ports: &Ports, is_out: bool) -> ([(u16, u16); PAIRS], usize) {
-        let first = End { own: self.own.1, seen: self.seen.1 };
-        let (mut pairs, mut count) = ([(0, 0); PAIRS], 0);
-        for (to, it) in pairs.iter_mut().zip([first].into_iter().chain(ports.all())) {
-            *to = if is_out { (it.own, it.seen) } else { (it.seen, it.own) };
-            count += 1;
-        }
-        (pairs, count)
-    }
-}
 
 /// What reads a datagram.
 pub struct Reading<'a> {
@@ -228,7 +173,7 @@ impl Reading<'_> {
                 gateway.ports.add(End { own: port, seen });
             }
             let listener = Listener { protocol: UDP, port: seen, own_port: port };
-            let it = side.expectation(of_flow, (Alg::Sip, &listener), self.now);
+            let it = self.expectation(side, (of_flow, sender), &listener);
             side.expect_again(&it.of(Expected::Control), self.now)?;
         }
         Ok(())
@@ -286,7 +231,7 @@ impl Reading<'_> {
         let ports = [Some((it.port, port)), it.rtcp.map(|own| (own, rtcp))];
         for (own_port, port) in ports.into_iter().flatten() {
             let listener = Listener { protocol: UDP, port, own_port };
-            let inward = side.expectation(of_flow, (Alg::Sip, &listener), self.now);
+            let inward = self.expectation(side, of, &listener);
             let inward = inward.of(Expected::Media);
             side.expect_again(&inward, self.now)?;
             // What it sends first itself gets the announced port. Without translation, the announcement of the other
@@ -296,6 +241,22 @@ impl Reading<'_> {
             }
         }
         Ok((port, rtcp))
+    }
+
+    /// What is expected if the sender of a message listens.
+    fn expectation(
+        &self,
+        side: &Side,
+        (of_flow, sender): ((u32, Direction), &Party),
+        listener: &Listener,
+    ) -> Expectation {
+        let (id, direction) = of_flow;
+        let answers = side.reader().entry(id).counters(Direction::Reply).packets;
+        // One that is translated is a host inside.
+        let is_unanswered =
+            !sender.is_translated() && direction == Direction::Original && answers == 0;
+        let it = side.expectation(of_flow, (Alg::Sip, listener), self.now);
+        Expectation { is_unanswered, ..it }
     }
 
     /// The ports by which the other end of a flow knows some of its sender, one behind the other. Returns the first

@@ -1,9 +1,12 @@
 //! Connections that are expected: announced by a control connection, between its two hosts, for some seconds, once.
 //!
 //! A table of fixed size that all workers share, without locks. The pair of hosts and the port give the bucket, so that
-//! a look-up reads 8 slots at most. Counters limit what a host may have that listens, and what two hosts may have. Both
-//! are about the host itself: behind address translation, many have one external address. A slot has a generation: who
-//! reads it sees whether it has changed meanwhile.
+//! a look-up reads 8 slots at most. A slot has a generation: who reads it sees whether it has changed meanwhile.
+//!
+//! Counters limit what a host may have that listens, and what two hosts may have. They are about the host itself:
+//! behind address translation, many have one external address. Those of SIP are counted apart, and get half of the
+//! table: whoever sends a datagram, from whatever address, announces media. What nobody has answered gets an eighth,
+//! and is counted for the other host, too.
 
 mod expected;
 mod slot;
@@ -14,22 +17,45 @@ use stoa_engine::prepared::Prepared;
 use stoa_tables::flow_hash::mix;
 use stoa_wire::protocol::GRE;
 
-use super::AlgCounts;
+use super::{Alg, AlgCounts};
+use expected::Counters;
 pub use expected::{Becomes, Control, Expectation, Expected, ExpectedKey};
 use slot::Slot;
 
 /// Expectations of all hosts.
-pub const CAPACITY: u32 = 2_048;
+pub const CAPACITY: u32 = 4_096;
 const BUCKET: usize = 8;
 const BUCKETS: usize = CAPACITY as usize / BUCKET;
-/// Expectations of connections to one host.
-pub const OF_HOST: u16 = 64;
+/// Those of SIP, of all hosts.
+pub const OF_SIP: u32 = CAPACITY / 2;
+/// Those of SIP which a host has announced that nobody has answered, and that may not exist.
+pub const UNANSWERED: u32 = CAPACITY / 8;
+/// Expectations of connections to one host; and of those from it that are unanswered.
+pub const OF_HOST: Most = Most { sip: 256, others: 64 };
 /// Expectations of two hosts.
-pub const OF_PAIR: u16 = 32;
+pub const OF_PAIR: Most = Most { sip: 128, others: 32 };
+
+/// How many there may be: a call takes more than a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    /// Of SIP.
+    pub sip: u16,
+    /// Of other protocols together.
+    pub others: u16,
+}
+
+impl Most {
+    fn of(self, alg: Alg) -> u16 {
+        if alg == Alg::Sip { self.sip } else { self.others }
+    }
+}
+
 /// Counters of hosts and of pairs: a keyed hash of the addresses gives the counter, so that others may have the same
 /// one.
 const HOSTS: usize = 1_024;
 const PAIRS: usize = 4_096;
+/// What an expectation is counted by.
+const STEPS: usize = 5;
 
 /// Why a connection is not expected: there are as many as there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +64,14 @@ pub struct Full;
 /// All expectations. There is no memory for them before a rule names a gateway.
 pub struct Expectations {
     slots: Prepared<Slot>,
-    /// Expectations for each counter of hosts, and for each of pairs.
+    /// Expectations for each counter of hosts that listen, of the other ones of what is unanswered, and of pairs.
     hosts: Box<[AtomicU16; HOSTS]>,
+    peers: Box<[AtomicU16; HOSTS]>,
     pairs: Box<[AtomicU16; PAIRS]>,
     live: AtomicU32,
+    /// Those of SIP, and those of them that are unanswered.
+    of_sip: AtomicU32,
+    unanswered: AtomicU32,
     /// Whether calls of PPTP were ever expected.
     has_calls: AtomicBool,
     /// The tick at which all were looked at last.
@@ -56,8 +86,11 @@ impl Expectations {
         Self {
             slots: Prepared::default(),
             hosts: Box::new([const { AtomicU16::new(0) }; HOSTS]),
+            peers: Box::new([const { AtomicU16::new(0) }; HOSTS]),
             pairs: Box::new([const { AtomicU16::new(0) }; PAIRS]),
             live: AtomicU32::new(0),
+            of_sip: AtomicU32::new(0),
+            unanswered: AtomicU32::new(0),
             has_calls: AtomicBool::new(false),
             swept: AtomicU32::new(0),
             seed,
@@ -107,11 +140,51 @@ impl Expectations {
         let is_free = slot.free(*state);
         if is_free {
             self.live.fetch_sub(1, Ordering::Relaxed);
-            let (host, pair) = it.counters(self.seed);
-            Self::count_less(&self.hosts[..], host);
-            Self::count_less(&self.pairs[..], pair);
+            self.give_back(it, STEPS);
         }
         is_free
+    }
+
+    /// Gives back what [`Self::reserve`] has taken in its first steps.
+    fn give_back(&self, it: &Expectation, steps: usize) {
+        let Counters { host, peer, pair } = it.counters(self.seed);
+        for step in 0..steps {
+            match step {
+                0 => Self::count_less(&self.hosts[..], host),
+                1 if it.is_unanswered => Self::count_less(&self.peers[..], peer),
+                2 => Self::count_less(&self.pairs[..], pair),
+                3 if it.alg == Alg::Sip => drop(self.of_sip.fetch_sub(1, Ordering::Relaxed)),
+                4 if it.is_unanswered => drop(self.unanswered.fetch_sub(1, Ordering::Relaxed)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Counts an expectation, if all limits allow it.
+    fn reserve(&self, it: &Expectation) -> Result<(), Full> {
+        let Counters { host, peer, pair } = it.counters(self.seed);
+        let share = |counter: &AtomicU32, most: u32| {
+            let more = |count: u32| (count < most).then(|| count + 1);
+            let done = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+            done.map(drop).map_err(|_| Full)
+        };
+        for step in 0..STEPS {
+            let done = match step {
+                0 => Self::count_more(&self.hosts[..], host, OF_HOST.of(it.alg)),
+                1 if it.is_unanswered => {
+                    Self::count_more(&self.peers[..], peer, OF_HOST.of(it.alg))
+                }
+                2 => Self::count_more(&self.pairs[..], pair, OF_PAIR.of(it.alg)),
+                3 if it.alg == Alg::Sip => share(&self.of_sip, OF_SIP),
+                4 if it.is_unanswered => share(&self.unanswered, UNANSWERED),
+                _ => Ok(()),
+            };
+            if let Err(full) = done {
+                self.give_back(it, step);
+                return Err(full);
+            }
+        }
+        Ok(())
     }
 
     fn count_less(counters: &[AtomicU16], at: usize) {
@@ -191,7 +264,7 @@ impl Expectations {
     /// # Errors
     /// As above.
     pub fn put(&self, new: &Expectation, now: u32) -> Result<(), Full> {
-        let (bucket, (host, pair)) = (self.bucket(&new.key), new.counters(self.seed));
+        let bucket = self.bucket(&new.key);
         for slot in bucket {
             let Some(read) = slot.read() else { continue };
             let it = read.1;
@@ -206,11 +279,7 @@ impl Expectations {
                 return Err(Full);
             }
         }
-        Self::count_more(&self.hosts[..], host, OF_HOST)?;
-        if let Err(full) = Self::count_more(&self.pairs[..], pair, OF_PAIR) {
-            Self::count_less(&self.hosts[..], host);
-            return Err(full);
-        }
+        self.reserve(new)?;
         // Before it can be taken away.
         self.live.fetch_add(1, Ordering::Relaxed);
         if new.key.protocol == GRE {
@@ -220,8 +289,7 @@ impl Expectations {
             return Ok(());
         }
         self.live.fetch_sub(1, Ordering::Relaxed);
-        Self::count_less(&self.hosts[..], host);
-        Self::count_less(&self.pairs[..], pair);
+        self.give_back(new, STEPS);
         Err(Full)
     }
 

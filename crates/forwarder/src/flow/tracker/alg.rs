@@ -229,6 +229,7 @@ impl Side {
             control: Control { id, start: flow.start() },
             until: now.tick.wrapping_add(alg.timeout_s()),
             epoch: flow.epoch(),
+            is_unanswered: false,
         }
     }
 

@@ -135,10 +135,29 @@ fn media_have_a_limit() {
     let mut lab = Lab::new(&masquerade());
     let (client, server) = (IpAddr::from(host4(1)), IpAddr::from(host4(2)));
     let invite = |port| request("INVITE", "sip:b@x", "10.0.1.2:5060", &session(client, port));
-    for at in 0..9 {
+    for at in 0..33 {
         let text_of = invite(8000 + 2 * at);
         let got = sent(&mut lab, (1, "east"), (client, server), (5060, 5060), &text_of).unwrap();
-        assert_eq!(text(&got) == text_of, at == 8, "{at}");
+        assert_eq!(text(&got) == text_of, at == 32, "{at}");
     }
     assert_eq!(passed_as_it_is(&mut lab, Passed::Full), 1);
+}
+
+/// An exchange calls by one provider: its telephones send no RTCP, which is expected all the same.
+#[test]
+fn many_calls_follow_each_other() {
+    let mut lab = Lab::new(&masquerade());
+    let (client, server, outside) =
+        (IpAddr::from(host4(1)), IpAddr::from(host4(2)), IpAddr::from(our4(2)));
+    for at in 0..40 {
+        let (own, other) = (8000 + 2 * at, 9000 + 2 * at);
+        let invite = request("INVITE", "sip:b@x", "10.0.1.2:5060", &session(client, own));
+        let got = sent(&mut lab, (1, "east"), (client, server), (5060, 5060), &invite).unwrap();
+        assert_ne!(text(&got), invite, "{at}");
+        let ok = answer("INVITE", "203.0.113.9:5060", "b.example", &session(server, other));
+        sent(&mut lab, (2, "west"), (server, outside), (5060, 5060), &ok).unwrap();
+        let rtp = media(&mut lab, (1, "east"), (client, server), (own, other));
+        assert_eq!(rtp, pair(outside, server, (own, other)));
+    }
+    assert_eq!(passed_as_it_is(&mut lab, Passed::Full), 0);
 }

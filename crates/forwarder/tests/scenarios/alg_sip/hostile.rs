@@ -198,3 +198,38 @@ fn media_that_a_limit_refuses_may_come_again() {
     lab.apply(&limited(3)).unwrap();
     assert!(reaches(&mut lab, 8001));
 }
+
+/// Requests of hosts that do not exist, to a server inside: it still calls.
+#[test]
+fn forged_requests_leave_room() {
+    let forward = NatMapping {
+        instance: 1,
+        index: 1,
+        protocol: 17,
+        internal: net(host4(1), 32),
+        external: net(our4(2), 32),
+        ports: Some((5060, 5060, 0)),
+        ..NatMapping::default()
+    };
+    let policies = vec![sip_policy(Mapping::EndpointIndependent)];
+    let mut lab = Lab::new(&with_nat(Setup::three_ports(), policies, vec![forward]));
+    let (client, server, outside) =
+        (IpAddr::from(host4(1)), IpAddr::from(host4(2)), IpAddr::from(our4(2)));
+    for host in 10..210 {
+        let forged = Ipv4Addr::new(10, 0, 2, host);
+        let media = (0..3).map(|at| format!("m=audio {} RTP/AVP 0\r\n", 9002 + 2 * at));
+        let body = session(forged, 9000) + &media.collect::<String>();
+        let invite = request("INVITE", "sip:a", &format!("{forged}:5070"), &body);
+        let ends = (forged.into(), outside);
+        assert!(sent(&mut lab, (2, "west"), ends, (5060, 5060), &invite).is_some());
+    }
+    assert!(expected(&mut lab).is_some_and(|it| (100..=256).contains(&it)));
+    let invite = |end: IpAddr| {
+        let text_of = request("INVITE", "sip:b", &format!("{end}:5060"), &session(end, 8000));
+        text_of.replace(&format!("sip:a@{end}:5060>;"), "sip:a>;").replace(&format!("1@{end}"), "1")
+    };
+    let got = sent(&mut lab, (1, "east"), (client, server), (5060, 5060), &invite(client)).unwrap();
+    assert_eq!(text(&got), invite(outside));
+    let rtp = media(&mut lab, (2, "west"), (server, outside), (9000, 8000));
+    assert_eq!(rtp, pair(server, client, (9000, 8000)));
+}

@@ -144,19 +144,35 @@ pub struct Expectation {
     pub until: u32,
     /// The epoch of the rules by which it was announced. What a registrar has bound is expected only under these.
     pub epoch: u16,
+    /// Whether the host that listens may not exist: nobody has answered it, and anybody can have sent its packet.
+    pub is_unanswered: bool,
+}
+
+/// The numbers of counters: of the host that listens, of the other one, and of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub(super) host: usize,
+    pub(super) peer: usize,
+    pub(super) pair: usize,
 }
 
 impl Expectation {
-    /// The numbers of the counters of the host that listens, and of both hosts.
-    pub(super) fn counters(&self, seed: u32) -> (usize, usize) {
+    /// What it is counted by.
+    pub(super) fn counters(&self, seed: u32) -> Counters {
         let ExpectedKey { source, destination, .. } = self.key;
         let (listens, other) = match self.becomes {
             _ if self.key.is_of_sender() => (source, destination),
             Some(it) => (it.destination.into(), source),
             None => (destination, source),
         };
+        // Those of SIP are counted apart.
+        let seed = if self.alg == Alg::Sip { mix(!seed) } else { seed };
         let host = hash(seed, listens);
-        (host as usize % HOSTS, hash(host, other) as usize % PAIRS)
+        Counters {
+            host: host as usize % HOSTS,
+            peer: hash(seed, other) as usize % HOSTS,
+            pair: hash(host, other) as usize % PAIRS,
+        }
     }
 
     /// The same as something else.

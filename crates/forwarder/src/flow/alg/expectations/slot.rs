@@ -16,6 +16,8 @@ const PART: u32 = 3;
 const IS_IP6: u32 = 1 << 7;
 const BECOMES: u32 = 1 << 6;
 const KIND_SHIFT: u32 = 4;
+/// A bit of the last word, above the epoch.
+const UNANSWERED: u32 = 1 << 16;
 const ALG: u8 = (1 << KIND_SHIFT) - 1;
 
 impl Expectation {
@@ -47,7 +49,7 @@ impl Expectation {
             self.control.id,
             self.control.start,
             self.until,
-            self.epoch.into(),
+            u32::from(self.epoch) | if self.is_unanswered { UNANSWERED } else { 0 },
         ]
     }
 
@@ -76,6 +78,7 @@ impl Expectation {
             control: Control { id, start },
             until,
             epoch: epoch as u16,
+            is_unanswered: epoch & UNANSWERED != 0,
         })
     }
 }

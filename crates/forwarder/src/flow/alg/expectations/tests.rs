@@ -28,6 +28,7 @@ fn expectation(key: ExpectedKey, control: u32, until: u32) -> Expectation {
         control,
         until,
         epoch: 0,
+        is_unanswered: false,
     }
 }
 
@@ -100,11 +101,11 @@ fn hosts_and_pairs_of_hosts_have_limits() {
     let all = prepared();
     let made = (0..100)
         .filter(|at| all.expect(&expectation(key(1, 2, 5000 + *at as u16), *at, 60), 0).is_ok());
-    assert_eq!(made.count(), usize::from(OF_PAIR));
+    assert_eq!(made.count(), usize::from(OF_PAIR.others));
     let all = prepared();
     let made =
         (0..1000).filter(|at| all.expect(&expectation(key(9 + *at, 2, 5000), *at, 60), 0).is_ok());
-    assert_eq!(made.count(), usize::from(OF_HOST));
+    assert_eq!(made.count(), usize::from(OF_HOST.others));
     // What is over does not count.
     all.sweep(60);
     all.expect(&expectation(key(1, 2, 5000), 1, 120), 60).unwrap();
@@ -121,11 +122,43 @@ fn hosts_behind_translation_have_limits_of_their_own() {
         Expectation { becomes: Some(becomes), ..it }
     };
     let made = (0..100).filter(|at| all.expect(&of(9, 5000 + at), 0).is_ok());
-    assert_eq!(made.count(), usize::from(OF_PAIR));
+    assert_eq!(made.count(), usize::from(OF_PAIR.others));
     let made = (0..200).filter(|at| all.expect(&of(10 + u32::from(*at), 6000 + at), 0).is_ok());
     assert_eq!(made.count(), 200);
     all.sweep(60);
-    assert!(all.pairs.iter().chain(&all.hosts[..]).all(|it| it.load(Ordering::Relaxed) == 0));
+    assert_nothing_is_counted(&all);
+}
+
+fn assert_nothing_is_counted(all: &Expectations) {
+    let hosts = all.hosts.iter().chain(&all.peers[..]).chain(&all.pairs[..]);
+    assert!(hosts.into_iter().all(|it| it.load(Ordering::Relaxed) == 0));
+    for it in [&all.live, &all.of_sip, &all.unanswered] {
+        assert_eq!(it.load(Ordering::Relaxed), 0);
+    }
+}
+
+/// Whoever forges addresses announces as much as he wants: others still find room.
+#[test]
+fn a_part_of_the_table_is_kept_for_others() {
+    let all = prepared();
+    let of = |at: u32, is_unanswered: bool| {
+        let key = key(1_000 + at, 2_000_000 + at, 5000);
+        let it = Expectation { alg: Alg::Sip, is_unanswered, ..expectation(key, at, 60) };
+        it.of(Expected::Media)
+    };
+    let made = |from: u32, is_unanswered: bool| {
+        let all_of =
+            (from..from + 20_000).filter(|at| all.expect(&of(*at, is_unanswered), 0).is_ok());
+        all_of.count()
+    };
+    assert_eq!(made(0, true), UNANSWERED as usize);
+    made(100_000, false);
+    assert_eq!(all.live(), OF_SIP);
+    let made = (0..100)
+        .filter(|at| all.expect(&expectation(key(*at, 5_000 + at, 20), *at, 60), 0).is_ok());
+    assert!(made.count() > 80);
+    all.sweep(60);
+    assert_nothing_is_counted(&all);
 }
 
 /// Who sends media meets the one, and who is sent them the other.
@@ -181,6 +214,7 @@ fn any_expectation() -> impl Strategy<Value = Expectation> {
         control: Control { id: of.2, start: of.3 },
         until: of.4,
         epoch: of.4 as u16,
+        is_unanswered: of.1 & 1 != 0,
     })
 }
 
