@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use libfuzzer_sys::fuzz_target;
 use stoa_wire::sip::sdp::{MEDIA, media};
-use stoa_wire::sip::write::{Host, Session, write};
+use stoa_wire::sip::write::{Host, Hosts, Session, write};
 use stoa_wire::sip::{ENDS, LONGEST, read};
 
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
@@ -24,16 +24,18 @@ fuzz_target!(|input: &[u8]| {
     let _ = (message.bound(INSIDE, 5060), media(message.body));
     let ports: &[(u16, u16)] = if first & 1 == 0 { &[(5060, 41_000)] } else { &[(5060, 5060)] };
     let host = Host { from: INSIDE, to: OUTSIDE, ports };
+    let of = |bit: u8| (first & bit == 0).then_some(host);
+    let hosts = Hosts { sender: of(4), receiver: of(8) };
     let session = Session { address: (INSIDE, OUTSIDE), ports: [Some((30_000, 30_001)); MEDIA] };
     let session = (first & 2 == 0).then_some(&session);
     let mut bytes = vec![0; 4 * LONGEST];
-    let length = write(&message, &[host], session, &mut bytes).expect("there is room");
+    let length = write(&message, &hosts, session, &mut bytes).expect("there is room");
     // Longer ones are not read.
     let Ok(again) = read(&bytes[..length]) else { return assert!(length > LONGEST) };
     assert_eq!((again.status, again.has_sdp), (message.status, message.has_sdp));
     let mut twice = vec![0; 4 * LONGEST];
-    let second = write(&again, &[host], session, &mut twice).expect("there is room");
+    let second = write(&again, &hosts, session, &mut twice).expect("there is room");
     assert_eq!(twice[..second], bytes[..length]);
-    let short = write(&message, &[host], session, &mut bytes[..length.saturating_sub(1)]);
+    let short = write(&message, &hosts, session, &mut bytes[..length.saturating_sub(1)]);
     assert!(short.is_none());
 });

@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use proptest::prelude::*;
 
 use super::sdp::{Media, media};
-use super::write::{Host, Session, write};
+use super::write::{Host, Hosts, Session, write};
 use super::*;
 
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
@@ -32,16 +32,21 @@ fn invite(body: &str) -> String {
     )
 }
 
-fn out() -> Host<'static> {
-    Host { from: INSIDE, to: OUTSIDE, ports: &PORTS }
+const OUT: Host<'static> = Host { from: INSIDE, to: OUTSIDE, ports: &PORTS };
+const BACK: Host<'static> =
+    Host { from: OUTSIDE, to: INSIDE, ports: &[(41_000, 5060), (5070, 5070)] };
+
+/// Hosts of a message from inside.
+fn out() -> Hosts<'static> {
+    Hosts { sender: Some(OUT), receiver: None }
 }
 
-fn back() -> Host<'static> {
-    const BACK: [(u16, u16); 2] = [(41_000, 5060), (5070, 5070)];
-    Host { from: OUTSIDE, to: INSIDE, ports: &BACK }
+/// Hosts of a message from outside.
+fn back() -> Hosts<'static> {
+    Hosts { sender: None, receiver: Some(BACK) }
 }
 
-fn written(text: &str, hosts: &[Host<'_>], session: Option<&Session>) -> String {
+fn written(text: &str, hosts: &Hosts<'_>, session: Option<&Session>) -> String {
     let mut bytes = [0; LONGEST];
     let message = read(text.as_bytes()).unwrap();
     let length = write(&message, hosts, session, &mut bytes).unwrap();
@@ -61,7 +66,7 @@ fn an_invitation_gets_other_ends() {
     assert_eq!(found, [Some(audio), Some(video), None, None]);
     let ports = [Some((30_000, 30_001)), Some((30_002, 30_003)), None, None];
     let session = Session { address: (INSIDE, OUTSIDE), ports };
-    let new = written(&text, &[out()], Some(&session));
+    let new = written(&text, &out(), Some(&session));
     for line in [
         "INVITE sip:bob@192.0.2.9 SIP/2.0\r\n",
         "Via: SIP/2.0/UDP 203.0.113.77:41000;branch=z9hG4bK776asdhds;rport\r\n",
@@ -93,7 +98,7 @@ fn an_answer_comes_back() {
     assert_eq!((message.status, message.is_register), (Some(200), true));
     assert_eq!(message.bound(OUTSIDE, 41_000), Some(600));
     assert_eq!((message.bound(OUTSIDE, 5060), message.bound(INSIDE, 41_000)), (None, None));
-    let new = written(text, &[back()], None);
+    let new = written(text, &back(), None);
     for line in [
         "Via: SIP/2.0/UDP 10.0.1.2:5060;branch=z9;received=10.0.1.2;rport=5060\r\n",
         "\r\n <sip:10.0.1.2:5060;lr>\r\n",
@@ -104,7 +109,7 @@ fn an_answer_comes_back() {
     let request =
         "BYE sip:alice@203.0.113.77:41000;ob SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1\r\n\r\n";
     assert!(
-        written(request, &[back()], None).starts_with("BYE sip:alice@10.0.1.2:5060;ob SIP/2.0\r\n")
+        written(request, &back(), None).starts_with("BYE sip:alice@10.0.1.2:5060;ob SIP/2.0\r\n")
     );
 }
 
@@ -142,18 +147,77 @@ fn ends_of_others_stay() {
                 Contact: <sip:10.0.1.2@192.0.2.7>, <sip:x@10.0.1.20>, <sip:x@110.0.1.2>, <sip:x@10.0.1.2:>\r\n\
                 Route: <sip:10.0.1.2.example.com>\r\n\
                 Subject: 10.0.1.2:5060\r\n\r\n";
-    assert_eq!(written(text, &[out()], None), text);
+    assert_eq!(written(text, &out(), None), text);
     // Without a port, one is written only if it is another one.
     let text = "OPTIONS sip:x SIP/2.0\r\nContact: <sip:x@10.0.1.2>\r\n\r\n";
-    let same = Host { ports: &[(5060, 5060)], ..out() };
-    assert!(written(text, &[same], None).contains("<sip:x@203.0.113.77>\r\n"));
+    let same = Host { ports: &[(5060, 5060)], ..OUT };
+    let same = Hosts { sender: Some(same), receiver: None };
+    assert!(written(text, &same, None).contains("<sip:x@203.0.113.77>\r\n"));
+}
+
+/// A caller has the same private address behind another router, and its external port is that of the client.
+#[test]
+fn the_way_of_an_answer_stays() {
+    let caller = "SIP/2.0/UDP 10.0.1.2:5060;received=192.0.2.9;rport=5060";
+    let proxy = "SIP/2.0/UDP 192.0.2.1;rport=5060";
+    for way in [
+        format!("Via: {proxy}\r\nVia: {caller}\r\n"),
+        format!("Via: {proxy}, {caller}\r\n"),
+        format!("v: {proxy},\r\n {caller}\r\n"),
+        format!("Via: {caller}\r\n"),
+    ] {
+        let text = format!("SIP/2.0 200 OK\r\n{way}CSeq: 1 INVITE\r\n\r\n");
+        assert_eq!(written(&text, &out(), None), text);
+        let request = format!("INVITE sip:a@10.0.1.2:5060 SIP/2.0\r\nVia: {proxy}\r\n{way}\r\n");
+        assert_eq!(written(&request, &out(), None), request);
+    }
+}
+
+/// Only the topmost one, with all its parameters, wherever it is folded.
+#[test]
+fn the_way_of_an_answer_begins_at_its_receiver() {
+    let others = "SIP/2.0/UDP 203.0.113.77:41000;received=203.0.113.77;rport=41000";
+    for (own, new) in [
+        (
+            "SIP/2.0/UDP 203.0.113.77:41000;rport=41000;received=203.0.113.77",
+            "SIP/2.0/UDP 10.0.1.2:5060;rport=5060;received=10.0.1.2",
+        ),
+        (
+            "SIP/2.0/UDP phone.example;rport=41000;received=203.0.113.77",
+            "SIP/2.0/UDP phone.example;rport=5060;received=10.0.1.2",
+        ),
+        (
+            "\r\n SIP/2.0/UDP 203.0.113.77:41000\r\n ;rport=41000",
+            "\r\n SIP/2.0/UDP 10.0.1.2:5060\r\n ;rport=5060",
+        ),
+        // It names another host.
+        ("SIP/2.0/UDP 192.0.2.1;rport=41000", "SIP/2.0/UDP 192.0.2.1;rport=41000"),
+    ] {
+        for more in [format!(", {others}"), format!(",\r\n {others}"), format!("\r\nv: {others}")] {
+            let of = |own: &str| format!("SIP/2.0 200 OK\r\nVia: {own}{more}\r\n\r\n");
+            assert_eq!(written(&of(own), &back(), None), of(new));
+        }
+    }
+}
+
+/// The contact of the other end has the same private address.
+#[test]
+fn a_request_goes_to_its_receiver() {
+    let bye = "BYE sip:b@10.0.1.2 SIP/2.0\r\nRoute: <sip:10.0.1.2:5070;lr>\r\n\r\n";
+    assert_eq!(written(bye, &out(), None), bye);
+    let receiver = Some(Host { from: INSIDE, to: OUTSIDE, ports: &PORTS });
+    let new = written(bye, &Hosts { sender: None, receiver }, None);
+    let of = |uri: &str, route: &str| {
+        format!("BYE sip:b@{uri} SIP/2.0\r\nRoute: <sip:{route};lr>\r\n\r\n")
+    };
+    assert_eq!(new, of("203.0.113.77:41000", "203.0.113.77:5070"));
 }
 
 #[test]
 fn what_is_missing_is_not_added() {
     let text = invite("c=IN IP4\r\nm=audio\r\na=rtcp:\r\n");
     let session = Session { address: (INSIDE, OUTSIDE), ports: [Some((30_000, 30_001)); 4] };
-    assert_eq!(written(&text, &[], Some(&session)), text);
+    assert_eq!(written(&text, &Hosts::default(), Some(&session)), text);
 }
 
 #[test]
@@ -248,14 +312,14 @@ proptest! {
         let ports = [Some((30_000, 30_001)); sdp::MEDIA];
         let session = Session { address: (INSIDE, OUTSIDE), ports };
         let mut bytes = [0; 2 * LONGEST];
-        let length = write(&message, &[out()], Some(&session), &mut bytes).unwrap();
+        let length = write(&message, &out(), Some(&session), &mut bytes).unwrap();
         let new = &bytes[..length];
         let again = read(new).unwrap();
         prop_assert_eq!((again.status, again.has_sdp), (message.status, message.has_sdp));
         // Its own length is that of the new body, or there is none.
         prop_assert_eq!(again.body.len() + again.head().len(), new.len());
         let mut twice = [0; 2 * LONGEST];
-        let length = write(&again, &[out()], Some(&session), &mut twice).unwrap();
+        let length = write(&again, &out(), Some(&session), &mut twice).unwrap();
         prop_assert_eq!(&twice[..length], new, "nothing is left to change");
     }
 
@@ -264,7 +328,7 @@ proptest! {
         let text = invite(SDP);
         let message = read(text.as_bytes()).unwrap();
         let mut bytes = vec![0; length];
-        let written = write(&message, &[], None, &mut bytes);
+        let written = write(&message, &Hosts::default(), None, &mut bytes);
         prop_assert_eq!(written, (length >= text.len()).then_some(text.len()));
         if written.is_some() {
             prop_assert_eq!(&bytes[..text.len()], text.as_bytes());

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use super::sdp::{self, MEDIA};
 use super::uri::{self, End};
-use super::{Header, Message, PORT, Part};
+use super::{Header, Line, Message, PORT, Part};
 
 /// A host that has other ends in a message than in the one that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,42 @@ impl Host<'_> {
             End::Parameter(address) if address == self.from => Some(End::Parameter(self.to)),
             End::Port(port) => self.port(port).map(End::Port),
             _ => None,
+        }
+    }
+
+    /// Whether a value names this host.
+    fn is_in(&self, value: &[u8], from: usize) -> bool {
+        let is_own = |end| match end {
+            End::Host(address, _) | End::Parameter(address) => address == self.from,
+            End::Port(_) => false,
+        };
+        uri::ends(value, from).any(|place| is_own(place.end))
+    }
+}
+
+/// The hosts that have other ends; `None`: it has the same ones.
+///
+/// Each has them only where a message names this host: other hosts, in networks with the same private addresses, may
+/// have the same ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hosts<'a> {
+    /// Who sends the message: the topmost `Via` of its requests, `Contact` and `Record-Route`.
+    pub sender: Option<Host<'a>>,
+    /// Who receives it: the request URI and `Route`, the topmost `Via` of responses, and what they repeat of its
+    /// requests.
+    pub receiver: Option<Host<'a>>,
+}
+
+impl<'a> Hosts<'a> {
+    /// Those which a line of a header may name.
+    fn of(&self, header: Header, is_request: bool) -> [Option<Host<'a>>; 2] {
+        let Self { sender, receiver } = *self;
+        match header {
+            Header::Via if is_request => [sender, None],
+            Header::Via | Header::Route => [receiver, None],
+            Header::RecordRoute if is_request => [sender, None],
+            Header::RecordRoute | Header::Contact => [sender, receiver],
+            _ => [None; 2],
         }
     }
 }
@@ -85,16 +121,52 @@ fn put_end(out: &mut Out<'_>, end: End) {
 }
 
 /// A line with other ends.
-fn put_line(out: &mut Out<'_>, line: &[u8], from: usize, hosts: &[Host<'_>]) {
+fn put_line(out: &mut Out<'_>, line: &[u8], from: usize, hosts: [Option<Host<'_>>; 2]) {
+    put_ends(out, line, from, |end| match end {
+        // It is in a `Via` only.
+        End::Port(_) => None,
+        end => hosts.iter().flatten().find_map(|host| host.end(end)),
+    });
+}
+
+fn put_ends(out: &mut Out<'_>, line: &[u8], from: usize, new: impl Fn(End) -> Option<End>) {
     let mut done = 0;
     for place in uri::ends(line, from) {
-        if let Some(new) = hosts.iter().find_map(|host| host.end(place.end)) {
+        if let Some(new) = new(place.end) {
             out.put(line.get(done..place.text.start).unwrap_or(&[]));
             put_end(out, new);
             done = place.text.end;
         }
     }
     out.put(line.get(done..).unwrap_or(&[]));
+}
+
+/// The lines of `Via`: only the first value is that of the host which this message comes from or goes to. All others
+/// are those of hosts that have relayed the request.
+#[derive(Default)]
+struct Via {
+    /// Whether the first value has begun.
+    has_begun: bool,
+    /// Whether it has ended.
+    is_over: bool,
+    /// Whether it names the host: `rport` has no address.
+    is_own: bool,
+}
+
+impl Via {
+    fn put(&mut self, out: &mut Out<'_>, line: &Line<'_>, host: Option<Host<'_>>) {
+        // A line that continues another one has no name.
+        self.is_over |= self.has_begun && line.value > 0;
+        self.has_begun = true;
+        let Some(host) = host.filter(|_| !self.is_over) else { return out.put(line.text) };
+        let comma = line.text.iter().position(|byte| *byte == b',');
+        self.is_over = comma.is_some();
+        let end = comma.unwrap_or(line.text.len());
+        let (value, rest) = line.text.split_at_checked(end).unwrap_or((line.text, &[]));
+        self.is_own |= host.is_in(value, line.value);
+        put_ends(out, value, line.value, |end| host.end(end).filter(|_| self.is_own));
+        out.put(rest);
+    }
 }
 
 fn put_body(out: &mut Out<'_>, body: &[u8], session: &Session) {
@@ -138,7 +210,7 @@ fn put_part(out: &mut Out<'_>, line: &[u8], part: Part, new: Option<impl core::f
 /// Writes a message with other ends of hosts, and with another session. Returns its bytes; `None`: it does not fit.
 pub fn write(
     message: &Message<'_>,
-    hosts: &[Host<'_>],
+    hosts: &Hosts<'_>,
     session: Option<&Session>,
     bytes: &mut [u8],
 ) -> Option<usize> {
@@ -153,10 +225,17 @@ pub fn write(
             core::mem::take(&mut out.length)
         }
     };
+    let (is_request, mut via) = (message.status.is_none(), Via::default());
     for line in message.lines() {
         match line.header {
-            None if message.status.is_none() => put_line(&mut out, line.text, 0, hosts),
-            Some(header) if header.has_ends() => put_line(&mut out, line.text, line.value, hosts),
+            None if is_request => put_line(&mut out, line.text, 0, [hosts.receiver, None]),
+            Some(header) if header.has_ends() => {
+                let hosts = hosts.of(header, is_request);
+                match header {
+                    Header::Via => via.put(&mut out, &line, hosts[0]),
+                    _ => put_line(&mut out, line.text, line.value, hosts),
+                }
+            }
             Some(Header::ContentLength) if line.value > 0 => {
                 out.put(&line.text[..line.value]);
                 let _ = write!(out, " {body}\r\n");

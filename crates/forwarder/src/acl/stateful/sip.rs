@@ -12,11 +12,11 @@ use stoa_tables::classifier::Fragment;
 use stoa_tables::flow_table::{Direction, FlowKey};
 use stoa_wire::protocol::UDP;
 use stoa_wire::sip::sdp::{self, MEDIA, Media};
-use stoa_wire::sip::write::{Host, Session, write};
-use stoa_wire::sip::{self, LONGEST, Message, SipError};
+use stoa_wire::sip::write::{Hosts, Session, write};
+use stoa_wire::sip::{self, ENDS, LONGEST, Message, SipError};
 use stoa_wire::udp;
 
-use self::party::{Party, four};
+use self::party::{Pairs, Party, four};
 use super::alg::note_first;
 use super::edit::replace_datagram;
 use super::{Task, Tracking, seen, tracker, vrf_of};
@@ -32,6 +32,13 @@ use crate::shared::Shared;
 const LOWEST_PORT: u16 = 1024;
 /// Seconds for which a registrar's binding is kept at most: clients of UDP register more often.
 const BOUND_MOST_S: u32 = 3_600;
+
+fn cause_of(error: SipError) -> Passed {
+    match error {
+        SipError::TooLong => Passed::TooLong,
+        SipError::Malformed => Passed::Malformed,
+    }
+}
 
 /// What reads a datagram.
 pub struct Reading<'a> {
@@ -95,45 +102,30 @@ impl Reading<'_> {
         if sip::is_keep_alive(data) {
             return Ok(());
         }
-        let message = sip::read(data).map_err(|error| match error {
-            SipError::TooLong => Passed::TooLong,
-            SipError::Malformed => Passed::Malformed,
-        })?;
+        let message = sip::read(data).map_err(cause_of)?;
         if packet.pseudo().is_none_or(|pseudo| view.verify(&pseudo).is_err()) {
             return Err(Passed::Checksum);
         }
         let (id, direction) = of_flow;
         let sender = Party::of(side, of_flow);
         let receiver = Party::of(side, (id, direction.reverse()));
-        let session = match self.expect_all(side, (of_flow, &sender), gateway, &message) {
-            // Its own ends stay as they are. Those of the receiver still have to be translated.
-            Err(cause) if !sender.is_translated() => {
-                side.expectations().counts().note_passed(cause);
-                None
-            }
-            session => session?,
-        };
+        let alone = self.expect_ends(side, (of_flow, &sender), gateway, &message);
+        let session = self.expect_media(side, (of_flow, &sender), gateway, &message);
         self.keep_bound(side, (of_flow, &receiver), gateway, &message);
-        let (from, to) =
-            (sender.pairs(&gateway.ports, true), receiver.pairs(&gateway.ports, false));
-        let mut hosts = [None; 2];
-        for (host, (party, is_out, pairs)) in
-            hosts.iter_mut().zip([(&sender, true, &from), (&receiver, false, &to)])
-        {
-            let [own, seen] = [party.own.0, party.seen.0].map(four);
-            let (Some(own), Some(seen)) = (own, seen) else { continue };
-            let (from, to) = if is_out { (own, seen) } else { (seen, own) };
-            let ports = pairs.0.get(..pairs.1).unwrap_or(&[]);
-            *host = party.is_translated().then_some(Host { from, to, ports });
+        let (mut of_sender, mut of_receiver) = (Pairs::default(), Pairs::default());
+        for port in alone.into_iter().flatten() {
+            // It is reached by its flow: better than an address that nobody outside reaches.
+            of_sender.add((port, sender.seen.1));
         }
-        let (hosts, count) = match hosts {
-            [None, None] => return Ok(()),
-            [Some(one), None] | [None, Some(one)] => ([one, one], 1),
-            [Some(one), Some(other)] => ([one, other], 2),
+        let hosts = Hosts {
+            sender: sender.host(&gateway.ports, true, &mut of_sender),
+            receiver: receiver.host(&gateway.ports, false, &mut of_receiver),
         };
-        let hosts = hosts.get(..count).unwrap_or(&[]);
+        if hosts == Hosts::default() {
+            return Ok(());
+        }
         let mut bytes = [0; LONGEST];
-        let length = write(&message, hosts, session.as_ref(), &mut bytes);
+        let length = write(&message, &hosts, session.as_ref(), &mut bytes);
         let text = length.and_then(|length| bytes.get(..length)).ok_or(Passed::NoRoom)?;
         if text == data {
             return Ok(());
@@ -145,70 +137,75 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// All that the sender of a message announces.
-    fn expect_all(
+    /// The ends at which the sender of a request takes messages, if they are not that of its flow. Returns the ports
+    /// for which none are expected.
+    fn expect_ends(
         &self,
         side: &Side,
         of: ((u32, Direction), &Party),
         gateway: &mut AlgFlow,
         message: &Message<'_>,
-    ) -> Result<Option<Session>, Passed> {
-        self.expect_ends(side, of, gateway, message)?;
-        self.expect_media(side, of, gateway, message)
+    ) -> [Option<u16>; ENDS] {
+        let mut alone = [None; ENDS];
+        let Some(own) = four(of.1.own.0) else { return alone };
+        let ports = message.announced(own).filter(|port| *port != of.1.own.1);
+        for (port, to) in ports.zip(&mut alone) {
+            if let Err(cause) = self.expect_end(side, of, gateway, port) {
+                side.expectations().counts().note_passed(cause);
+                *to = Some(port);
+            }
+        }
+        alone
     }
 
-    /// The ends at which the sender of a request takes messages, if they are not that of its flow.
-    fn expect_ends(
+    fn expect_end(
         &self,
         side: &Side,
         (of_flow, sender): ((u32, Direction), &Party),
         gateway: &mut AlgFlow,
-        message: &Message<'_>,
+        port: u16,
     ) -> Result<(), Passed> {
-        let Some(own) = four(sender.own.0) else { return Ok(()) };
-        for port in message.announced(own).filter(|port| *port != sender.own.1) {
-            let (seen, _) = self.seen_ports(side, (of_flow, sender), gateway, (port, 1))?;
-            if sender.is_translated() && gateway.ports.seen(port).is_none() {
-                // What others say of it is known by that, even if it is the same.
-                gateway.ports.add(End { own: port, seen });
-            }
-            let listener = Listener { protocol: UDP, port: seen, own_port: port };
-            let it = self.expectation(side, (of_flow, sender), &listener);
-            side.expect_again(&it.of(Expected::Control), self.now)?;
+        let (seen, _) = self.seen_ports(side, (of_flow, sender), gateway, (port, 1))?;
+        if sender.is_translated() && gateway.ports.seen(port).is_none() {
+            // What others say of it is known by that, even if it is the same.
+            gateway.ports.add(End { own: port, seen });
         }
-        Ok(())
+        let listener = Listener { protocol: UDP, port: seen, own_port: port };
+        let it = self.expectation(side, (of_flow, sender), &listener);
+        side.expect_again(&it.of(Expected::Control), self.now)
     }
 
-    /// The ends of media that the sender of a message announces. Returns them as the other end sees them.
+    /// The ends of media that the sender of a message announces. Returns them as the other end sees them. Those which
+    /// are not expected keep their ports: the rest of the message is of use without them, and names no host inside.
     fn expect_media(
         &self,
         side: &Side,
-        (of_flow, sender): ((u32, Direction), &Party),
+        of: ((u32, Direction), &Party),
         gateway: &mut AlgFlow,
         message: &Message<'_>,
-    ) -> Result<Option<Session>, Passed> {
+    ) -> Option<Session> {
+        let (sender, counts) = (of.1, side.expectations().counts());
         if !message.has_sdp {
-            return Ok(None);
+            return None;
         }
-        let media = sdp::media(message.body).map_err(|error| match error {
-            SipError::TooLong => Passed::TooLong,
-            SipError::Malformed => Passed::Malformed,
-        })?;
+        let media = sdp::media(message.body);
+        let media = media.map_err(|error| counts.note_passed(cause_of(error))).ok()?;
         let mut ports = [None; MEDIA];
         for (to, it) in ports.iter_mut().zip(media.into_iter().flatten()) {
             let is_held = it.address.is_some_and(|address| address.is_unspecified());
             if it.port == 0 || is_held {
                 continue;
             }
-            if it.address != Some(sender.own.0) {
-                // Media of another host: nothing is let in for that.
-                side.expectations().counts().note_passed(Passed::Foreign);
-                continue;
-            }
-            *to = Some(self.expect_medium(side, (of_flow, sender), gateway, &it)?);
+            // Media of another host: nothing is let in for that.
+            let found = if it.address == Some(sender.own.0) {
+                self.expect_medium(side, of, gateway, &it)
+            } else {
+                Err(Passed::Foreign)
+            };
+            *to = found.map_err(|cause| counts.note_passed(cause)).ok();
         }
-        let addresses = four(sender.own.0).zip(four(sender.seen.0));
-        Ok(addresses.map(|address| Session { address, ports }))
+        let address = four(sender.own.0).zip(four(sender.seen.0))?;
+        Some(Session { address, ports })
     }
 
     /// The ports of a medium and of its RTCP, as the other end sees them.

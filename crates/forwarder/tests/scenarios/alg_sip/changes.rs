@@ -129,18 +129,32 @@ fn media_are_expected_for_a_while() {
     assert!(media(&mut lab, (1, "east"), (client, server), (8001, 9001)).is_none());
 }
 
-/// As many as two hosts may have: the message passes as it is.
+/// As many as two hosts may have: further media keep their ports, and further ends are that of the flow. No address of
+/// inside is left.
 #[test]
-fn media_have_a_limit() {
+fn what_finds_no_room_is_left_out() {
     let mut lab = Lab::new(&masquerade());
-    let (client, server) = (IpAddr::from(host4(1)), IpAddr::from(host4(2)));
-    let invite = |port| request("INVITE", "sip:b@x", "10.0.1.2:5060", &session(client, port));
-    for at in 0..33 {
-        let text_of = invite(8000 + 2 * at);
+    let (client, server, outside) =
+        (IpAddr::from(host4(1)), IpAddr::from(host4(2)), IpAddr::from(our4(2)));
+    let invite = |end: IpAddr, contact: u16, port| {
+        request("INVITE", "sip:b@x", &format!("{end}:{contact}"), &session(end, port))
+            // These are not translated.
+            .replace(&format!("From: <sip:a@{end}:{contact}"), "From: <sip:a")
+            .replace(&format!("Call-ID: 1@{end}:{contact}"), "Call-ID: 1")
+    };
+    for at in 0..34 {
+        let (contact, port) = (if at == 33 { 5070 } else { 5060 }, 8000 + 2 * at);
+        let text_of = invite(client, contact, port);
         let got = sent(&mut lab, (1, "east"), (client, server), (5060, 5060), &text_of).unwrap();
-        assert_eq!(text(&got) == text_of, at == 32, "{at}");
+        assert_eq!(text(&got), invite(outside, 5060, port), "{at}");
+        let full = [0, 1, 3][usize::from(at.max(31) - 31)];
+        assert_eq!(passed_as_it_is(&mut lab, Passed::Full), full, "{at}");
     }
-    assert_eq!(passed_as_it_is(&mut lab, Passed::Full), 1);
+    // What the server says of the end is known.
+    let ok = |end: IpAddr| answer("INVITE", &format!("{end}:5060"), "b.example", "");
+    let back = (server, outside);
+    let got = sent(&mut lab, (2, "west"), back, (5060, 5060), &ok(outside)).unwrap();
+    assert_eq!(text(&got), ok(client));
 }
 
 /// An exchange calls by one provider: its telephones send no RTCP, which is expected all the same.

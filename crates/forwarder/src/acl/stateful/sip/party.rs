@@ -3,11 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_tables::flow_table::{Direction, FlowKey, Tuple};
+use stoa_wire::sip::write::Host;
 
 use crate::flow::alg::{End, Ports};
 use crate::flow::tracker::Side;
 
-/// Pairs of ports that a host has in a message: that of the flow, and others.
+/// Pairs of ports that a host has in a message: that of the flow, and others of it.
 const PAIRS: usize = 16;
 
 /// One end of a flow.
@@ -53,14 +54,41 @@ impl Party {
         self.own.0 != self.seen.0
     }
 
-    /// Its ports with those by which the other end knows them, or the other way round.
-    pub(super) fn pairs(&self, ports: &Ports, is_out: bool) -> ([(u16, u16); PAIRS], usize) {
+    /// The end with its ports in a message, as they are and as the other end sees them, or the other way round.
+    /// `None`: it is translated in no message.
+    pub(super) fn host<'a>(
+        &self,
+        ports: &Ports,
+        is_out: bool,
+        pairs: &'a mut Pairs,
+    ) -> Option<Host<'a>> {
+        let (own, seen) =
+            four(self.own.0).zip(four(self.seen.0)).filter(|_| self.is_translated())?;
         let first = End { own: self.own.1, seen: self.seen.1 };
-        let (mut pairs, mut count) = ([(0, 0); PAIRS], 0);
-        for (to, it) in pairs.iter_mut().zip([first].into_iter().chain(ports.all())) {
-            *to = if is_out { (it.own, it.seen) } else { (it.seen, it.own) };
-            count += 1;
+        for it in [first].into_iter().chain(ports.all()) {
+            pairs.add(if is_out { (it.own, it.seen) } else { (it.seen, it.own) });
         }
-        (pairs, count)
+        let (from, to) = if is_out { (own, seen) } else { (seen, own) };
+        Some(Host { from, to, ports: pairs.all() })
+    }
+}
+
+/// Ports of a host, each with that which it gets in a message. The first one of a port counts.
+#[derive(Default)]
+pub(super) struct Pairs {
+    all: [(u16, u16); PAIRS],
+    count: usize,
+}
+
+impl Pairs {
+    pub(super) fn add(&mut self, pair: (u16, u16)) {
+        if let Some(free) = self.all.get_mut(self.count) {
+            *free = pair;
+            self.count += 1;
+        }
+    }
+
+    fn all(&self) -> &[(u16, u16)] {
+        self.all.get(..self.count).unwrap_or(&[])
     }
 }
