@@ -196,20 +196,7 @@ impl Slow<'_> {
             return if is_lost { Fate::Drop(Drop::Nat44Malformed) } else { Fate::Pass };
         }
         if header.kind.0 & Kind::LATER != 0 {
-            let packet = seen(vector, &header, lane);
-            let found = self.side.flow_of_piece(&packet, vrf, self.now);
-            let ends = found.and_then(|found| self.side.reader().other_ends(found));
-            return match ends {
-                Some(ends) if is_to_another(&header, ends) => {
-                    translate(vector, lane, &header, ends);
-                    found.inspect(|it| remember(self.side.reader(), (vector, lane), (*it, vrf)));
-                    Fate::Pass
-                }
-                None if is_external && !self.is_own(vrf_id, &header) => {
-                    Fate::Drop(Drop::Nat44Fragment)
-                }
-                _ => Fate::Pass,
-            };
+            return self.decide_piece((vector, lane), &header, (vrf_id, is_external));
         }
         if header.kind.protocol() == ICMP4
             && translate_error(self.side, (&mut *vector, lane), (&header, ports, vrf))
@@ -253,6 +240,28 @@ impl Slow<'_> {
             Some(Err(reason)) => Fate::Drop(reason),
             None if self.is_own(vrf_id, &header) => Fate::Pass,
             None => Fate::Drop(Drop::Nat44NoMapping),
+        }
+    }
+
+    /// A fragment behind the first one goes where that went.
+    fn decide_piece(
+        &mut self,
+        (vector, lane): (&mut Vector, usize),
+        header: &Header,
+        (vrf_id, is_external): (u32, bool),
+    ) -> Fate {
+        let vrf = flow_vrf(vrf_id);
+        let packet = seen(vector, header, lane);
+        let found = self.side.flow_of_piece(&packet, vrf, self.now);
+        let ends = found.and_then(|found| self.side.reader().other_ends(found));
+        match ends {
+            Some(ends) if is_to_another(header, ends) => {
+                translate(vector, lane, header, ends);
+                found.inspect(|it| remember(self.side.reader(), (vector, lane), (*it, vrf)));
+                Fate::Pass
+            }
+            None if is_external && !self.is_own(vrf_id, header) => Fate::Drop(Drop::Nat44Fragment),
+            _ => Fate::Pass,
         }
     }
 
