@@ -14,8 +14,9 @@ use stoa_scenarios::{Scenario, side};
 /// Sends every frame back. The server waits for the first byte of pppd.
 const ECHO: &str = "#!/bin/sh\nstty raw -echo\nprintf '~'\nexec cat\n";
 
-/// Begins a call, and sends frames with a text until each has come back. It has a folder `/run` of its own: clients of
-/// one server share a process otherwise.
+/// Begins a call, and sends frames with a text until each has come back. A call whose client ends by itself begins
+/// again: pptpd answers before it listens for GRE, and a frame that comes between is refused by ICMP, which ends the
+/// client. It has a folder `/run` of its own: clients of one server share a process otherwise.
 const CLIENT: &str = r"
 import ctypes, os, socket, subprocess, sys, time
 def fcs(data):
@@ -37,12 +38,7 @@ if ctypes.CDLL(None, use_errno=True).unshare(0x20000):
 subprocess.run(['mount', '--make-rprivate', '/'], check=True)
 subprocess.run(['mount', '-t', 'tmpfs', 'none', '/run'], check=True)
 os.makedirs('/run/pptp')
-ours, theirs = socket.socketpair()
-arguments = [pptp, server, '--nolaunchpppd', '--nohostroute', '--loglevel', '0']
-child = subprocess.Popen(arguments, stdin=theirs, stdout=theirs)
-theirs.close()
-ours.settimeout(0.3)
-def echoed(number):
+def echoed(ours, number):
     got, end = b'', time.time() + seconds
     while time.time() < end:
         try:
@@ -50,14 +46,27 @@ def echoed(number):
             got += ours.recv(4096)
         except TimeoutError:
             pass
-        except OSError:
-            return False
         if text + b'%d;' % number in got:
             return True
     return False
-print(sum(echoed(number) for number in range(5)), 'echoed', flush=True)
-child.terminate()
-child.wait()
+def call():
+    ours, theirs = socket.socketpair()
+    arguments = [pptp, server, '--nolaunchpppd', '--nohostroute', '--loglevel', '0']
+    child = subprocess.Popen(arguments, stdin=theirs, stdout=theirs)
+    theirs.close()
+    ours.settimeout(0.3)
+    try:
+        return sum(echoed(ours, number) for number in range(5))
+    except OSError:
+        return None
+    finally:
+        child.terminate()
+        print('pptp has ended with', child.wait(), file=sys.stderr, flush=True)
+        ours.close()
+count, end = None, time.time() + seconds
+while count is None and time.time() < end:
+    count = call()
+print(count or 0, 'echoed', flush=True)
 ";
 
 /// host-a and host-c are inside, host-b outside. host-a and host-b have servers.
@@ -132,7 +141,14 @@ impl Lab {
         let clients = froms.iter().map(|from| self.call(from, server, seconds));
         let clients = clients.collect::<Result<Vec<_>>>()?;
         let ended = clients.into_iter().map(|it| it.finish(Duration::from_secs(60)));
-        ended.map(|it| it.map(|(stdout, _, _)| stdout.trim().to_owned())).collect()
+        ended
+            .map(|it| {
+                it.map(|(stdout, stderr, _)| {
+                    print!("{stderr}");
+                    stdout.trim().to_owned()
+                })
+            })
+            .collect()
     }
 
     /// Waits until no call has a flow. Frames that were under way when their call ended go by their addresses, and
@@ -216,7 +232,7 @@ fn rules_let_calls_in() -> Result<()> {
     assert_eq!(lab.echoed(&["host-a"], "198.18.2.2", 10)?, ["5 echoed"]);
     lab.await_no_calls()?;
     let shown = lab.scenario.router.json(&["show", "flows", "--summary", "--json"])?;
-    assert_eq!(shown["algs"]["begun"], 2, "{shown}");
+    assert!(shown["algs"]["begun"].as_u64() >= Some(2), "{shown}");
     // Without a gateway, only the control connection passes.
     lab.reload("ietf-access-control-list:acls", lists(false))?;
     assert_eq!(lab.echoed(&["host-a"], "198.18.2.2", 1)?, ["0 echoed"]);
@@ -234,7 +250,7 @@ fn calls_are_translated() -> Result<()> {
     assert_eq!(lab.echoed(&["host-b"], "198.18.2.1", 10)?, ["5 echoed"]);
     lab.await_no_calls()?;
     let shown = lab.scenario.router.json(&["show", "flows", "--summary", "--json"])?;
-    assert_eq!(shown["algs"]["begun"], 6, "{shown}");
+    assert!(shown["algs"]["begun"].as_u64() >= Some(6), "{shown}");
     // Without a gateway, one host can call at a time: GRE goes by its addresses.
     lab.reload("ietf-nat:nat", nat(false))?;
     assert_eq!(lab.echoed(&["host-b"], "198.18.2.1", 1)?, ["0 echoed"]);
