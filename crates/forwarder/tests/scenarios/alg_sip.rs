@@ -16,6 +16,7 @@ use crate::acl::{all, input, list};
 use crate::acl_stateful::{flows, gate, stateful};
 use crate::harness::*;
 use crate::nat44::{POOL, ends, net, policy, with_nat};
+use crate::nat44_forwards::forward;
 
 fn sip_rule() -> RuleOfList {
     let mut rule = stateful(all(Action::Accept));
@@ -247,15 +248,7 @@ fn ports_that_are_taken_are_announced_as_others() {
 /// A client outside calls a server inside, behind a static mapping.
 #[test]
 fn calls_to_a_server_inside_are_translated() {
-    let forward = NatMapping {
-        instance: 1,
-        index: 1,
-        protocol: 17,
-        internal: net(host4(1), 32),
-        external: net(our4(2), 32),
-        ports: Some((5060, 5060, 0)),
-        ..NatMapping::default()
-    };
+    let forward = NatMapping { protocol: 17, ..forward(5060, 5060, 0) };
     let policies = vec![sip_policy(Mapping::EndpointIndependent)];
     let mut lab = Lab::new(&with_nat(Setup::three_ports(), policies, vec![forward]));
     let (client, server, outside) =

@@ -7,6 +7,7 @@ use stoa_wire::tcp::flag::{ACK, SYN};
 use crate::acl_stateful_attacks::halves;
 use crate::harness::*;
 use crate::nat44::{POOL, net, passed, policy, refused, segment, translated, with_nat};
+use crate::nat44_forwards::forward;
 
 #[test]
 fn an_external_address_is_no_source_inside() {
@@ -41,15 +42,7 @@ fn segments_in_the_middle_of_nothing_take_no_port() {
 fn fragments_of_a_forwarded_server_never_leave_as_they_are() {
     let inside =
         NatPolicy { subscribers: vec![net(host4(3), 32)], ..policy(Mapping::EndpointIndependent) };
-    let forward = NatMapping {
-        instance: 1,
-        index: 1,
-        protocol: 17,
-        internal: net(host4(1), 32),
-        external: net(our4(2), 32),
-        ports: Some((53, 53, 0)),
-        ..NatMapping::default()
-    };
+    let forward = NatMapping { protocol: 17, ..forward(53, 53, 0) };
     let mut lab = Lab::new(&with_nat(Setup::three_ports(), vec![inside], vec![forward]));
     let answer = udp_ports(host4(1), host4(2), (53, 5000), &[7; 2000]);
     let [_, second] = halves(&answer, 9);

@@ -14,7 +14,7 @@ use crate::harness::*;
 use crate::nat44::{POOL, ends, net, passed, policy, refused, segment, translated, with_nat};
 
 /// A range of TCP ports from `outside` on of the address of east goes to ports from `inside` on of host 1.
-fn forward(outside: u16, inside: u16, more: u16) -> NatMapping {
+pub fn forward(outside: u16, inside: u16, more: u16) -> NatMapping {
     NatMapping {
         instance: 1,
         index: 1,

@@ -6,6 +6,7 @@ use stoa_forwarder::nat::Mapping;
 
 use crate::harness::*;
 use crate::nat44::{POOL, net, passed, policy, refused, with_nat};
+use crate::nat44_forwards::forward;
 
 /// Two flows of the VRF.
 fn limited(policy: NatPolicy, mappings: Vec<NatMapping>) -> Lab {
@@ -62,15 +63,7 @@ fn a_refused_flow_takes_neither_mapping_nor_port_set() {
 
 #[test]
 fn flows_from_outside_are_limited() {
-    let forward = NatMapping {
-        instance: 1,
-        index: 1,
-        protocol: 17,
-        internal: net(host4(1), 32),
-        external: net(POOL, 32),
-        ports: Some((700, 800, 0)),
-        ..NatMapping::default()
-    };
+    let forward = NatMapping { protocol: 17, external: net(POOL, 32), ..forward(800, 700, 0) };
     let of = NatPolicy { pools: vec![net(POOL, 32)], ..policy(Mapping::EndpointIndependent) };
     let mut lab = limited(of, vec![forward]);
     let inward = |from: u16| udp_ports(host4(2), POOL, (from, 800), b"hello");

@@ -202,15 +202,7 @@ fn media_that_a_limit_refuses_may_come_again() {
 /// Requests of hosts that do not exist, to a server inside: it still calls.
 #[test]
 fn forged_requests_leave_room() {
-    let forward = NatMapping {
-        instance: 1,
-        index: 1,
-        protocol: 17,
-        internal: net(host4(1), 32),
-        external: net(our4(2), 32),
-        ports: Some((5060, 5060, 0)),
-        ..NatMapping::default()
-    };
+    let forward = NatMapping { protocol: 17, ..forward(5060, 5060, 0) };
     let policies = vec![sip_policy(Mapping::EndpointIndependent)];
     let mut lab = Lab::new(&with_nat(Setup::three_ports(), policies, vec![forward]));
     let (client, server, outside) =
