@@ -267,7 +267,7 @@ impl<'a> Message<'a> {
     /// The ends at which a host that sends this request takes messages: their ports, each once; at most [`ENDS`]. They
     /// are in its own `Via`, the topmost one, and in `Contact` if nobody has relayed the request.
     ///
-    /// All other text may be that of a stranger: answers repeat `Via`, `Record-Route` and, of a registrar, `Contact`,
+    /// All other text may be somebody else's: answers repeat `Via`, `Record-Route` and, of a registrar, `Contact`,
     /// and proxies relay both. Who could choose such text for a host would choose ports of this host.
     pub fn announced(&self, address: Ipv4Addr) -> impl Iterator<Item = u16> + use<> {
         let mut found = PortsOf::new(address);

@@ -214,8 +214,8 @@ impl Class {
             Self::Host => (500_000, 16_384, 1_000_000),
             Self::Fragment => (20_000, 4096, 100_000),
             Self::Listener | Self::Redirect => (10, 10, 100),
-            // A thousand hosts that begin at once; a request costs the control thread some ten microseconds, and a
-            // search for a port that there is not ten times as much, but once in a tick for each host.
+            // A thousand hosts that begin at once. What a request costs is bounded: a search for a port that there is
+            // not tries 256, once in a tick for each host.
             Self::Pcp => (500, 256, 2000),
             // One advertisement answers all solicitations within three seconds.
             Self::Solicitation => (100, 100, 1000),

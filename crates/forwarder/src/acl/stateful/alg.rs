@@ -25,8 +25,8 @@ use crate::flow::fields::{Kind, Place};
 use crate::flow::tracker::{Followed, Listener, SUSPENDED, Seen, Side};
 use crate::nat::{Wanted, external_port};
 
-/// Ports below this one are never opened: servers listen there, and no client or server of FTP announces them.
-const LOWEST_PORT: u16 = 1024;
+/// Ports below this one are never opened: servers listen there, and no client of FTP or SIP announces them.
+pub(super) const LOWEST_PORT: u16 = 1024;
 
 /// The flow of a lane that a rule has begun just now, and whose first packet has to be read.
 pub(super) fn note_first(lane: usize, of_flow: (u32, Direction), tracking: &mut Tracking) {

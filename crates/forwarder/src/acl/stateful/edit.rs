@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use stoa_engine::Vector;
-use stoa_wire::checksum::{self, update16};
-use stoa_wire::protocol::{TCP, UDP};
+use stoa_wire::checksum::{self, Pseudo, update16};
+use stoa_wire::protocol::TCP;
 use stoa_wire::{ipv4, ipv6, udp};
 
 use super::seen;
@@ -69,37 +69,36 @@ pub(super) fn replace_datagram(vector: &mut Vector, lane: usize, text: &[u8]) ->
     let packet = seen(vector, fields, lane);
     let (kind, place, pseudo) = (packet.kind, packet.place, packet.pseudo());
     let (upper, length) = (usize::from(place.upper()), usize::from(place.length()));
-    let data = upper + udp::LENGTH;
-    let new_length = data + text.len();
+    let new_length = upper + udp::LENGTH + text.len();
     let has_room = usize::from(vector.offset[lane]) + new_length <= vector.capacity(lane)
         && new_length <= length.max(MTU);
     let Some(pseudo) = pseudo.filter(|_| has_room) else { return false };
     vector.length[lane] = new_length.max(length) as u16;
-    let bytes = vector.bytes_mut(lane);
-    let Some(to) = bytes.get_mut(data..new_length) else { return false };
-    to.copy_from_slice(text);
-    vector.length[lane] = new_length as u16;
-    let bytes = vector.bytes_mut(lane);
-    write_length(bytes, kind, new_length);
-    if let Some((header, _)) =
-        bytes.get_mut(upper..).and_then(|it| it.split_first_chunk_mut::<{ udp::LENGTH }>())
-    {
-        let datagram = (new_length - upper) as u16;
-        header[4..6].copy_from_slice(&datagram.to_be_bytes());
-        let has_checksum = header[6..8] != [0, 0];
-        header[6..8].fill(0);
-        let sum =
-            pseudo.sum(UDP, datagram.into()) + checksum::sum(bytes.get(upper..).unwrap_or(&[]));
-        let checksum = match checksum::finish(sum) {
-            0 => u16::MAX,
-            checksum => checksum,
-        };
-        if let Some(field) = bytes.get_mut(upper + 6..data).filter(|_| has_checksum) {
-            field.copy_from_slice(&checksum.to_be_bytes());
-        }
+    let datagram = vector.bytes_mut(lane).get_mut(upper..new_length);
+    if datagram.is_none_or(|datagram| !write_datagram(datagram, &pseudo, text)) {
+        vector.length[lane] = length as u16;
+        return false;
     }
+    vector.length[lane] = new_length as u16;
+    write_length(vector.bytes_mut(lane), kind, new_length);
     if let Some(fields) = vector.known_fields_mut() {
         fields.place[lane] = Place((upper as u32) << 16 | new_length as u32).0;
+    }
+    true
+}
+
+/// Gives a datagram another text, between its ports: with a checksum, if it had one.
+fn write_datagram(datagram: &mut [u8], pseudo: &Pseudo, text: &[u8]) -> bool {
+    let Some([a, b, c, d, _, _, checksum @ ..]) = datagram.first_chunk::<{ udp::LENGTH }>() else {
+        return false;
+    };
+    let (has_checksum, from, to) =
+        (*checksum != [0, 0], u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]));
+    if udp::build(datagram, pseudo, from, to, text).is_err() {
+        return false;
+    }
+    if let Some(checksum) = datagram.get_mut(6..8).filter(|_| !has_checksum) {
+        checksum.fill(0);
     }
     true
 }

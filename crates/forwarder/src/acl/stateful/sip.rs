@@ -17,7 +17,7 @@ use stoa_wire::sip::{self, ENDS, LONGEST, Message, SipError};
 use stoa_wire::udp;
 
 use self::party::{Pairs, Party, four};
-use super::alg::note_first;
+use super::alg::{LOWEST_PORT, note_first};
 use super::edit::replace_datagram;
 use super::{Task, Tracking, seen, tracker, vrf_of};
 use crate::acl::flow_keys::flow_vrf;
@@ -28,8 +28,6 @@ use crate::flow::tracker::{Listener, Side};
 use crate::nat::{Wanted, external_port};
 use crate::shared::Shared;
 
-/// Ports below this one are never opened.
-const LOWEST_PORT: u16 = 1024;
 /// Seconds for which a registrar's binding is kept at most: clients of UDP register more often.
 const BOUND_MOST_S: u32 = 3_600;
 

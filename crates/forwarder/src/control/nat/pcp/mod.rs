@@ -29,10 +29,10 @@ use announce::Announcements;
 use ended::EndedLeases;
 use leases::{Holder, Key, Lease, Leases};
 
-/// Leases, and mappings that have ended, of one tick: some milliseconds. More end in a second than hosts may ask for.
+/// Leases, and mappings that have ended, of one tick. More end in a second than hosts may ask for.
 const ENDED: usize = 1_024;
 /// Leases of hosts with more than [`ENDED`] that are looked at from one tick to the next one when hosts end all of
-/// theirs: about a millisecond.
+/// theirs.
 const LOOKED: usize = 1 << 16;
 /// Leases of an internal end, at most: each change, and each first packet from outside, looks at all of them.
 const OF_END: usize = 256;
