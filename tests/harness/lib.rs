@@ -105,7 +105,8 @@ impl Scenario {
         let hosts = self.topology.hosts();
         for six in [false, true] {
             for (from, to) in [(0, 1), (1, 0)] {
-                let pings = stoa_lab::measure::ping(&hosts[from], hosts[to].address(six)?, 2, &[])?;
+                let pings =
+                    stoa_lab::measure::ping(&hosts[from], hosts[to].address(six)?, 2, PATIENT)?;
                 let direction = format!("{} to {}", hosts[from].label(), hosts[to].label());
                 assert!(pings.all(), "{direction}, IPv{}: {pings:?}", if six { 6 } else { 4 });
             }
@@ -113,6 +114,9 @@ impl Scenario {
         Ok(())
     }
 }
+
+/// Arguments of ping where each packet must arrive: replies may take 8 s on a machine that is busy.
+pub const PATIENT: &[&str] = &["-W", "8"];
 
 /// Runs ping on a host and returns its output, whether it succeeded or not.
 ///

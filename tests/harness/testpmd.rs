@@ -1,5 +1,6 @@
 //! dpdk-testpmd as the peer of a memif interface.
 
+use std::num::NonZero;
 use std::os::unix::process::ExitStatusExt as _;
 
 use stoa_lab::{Background, Command, LabError, Result, Scratch, Tool, Topology};
@@ -41,6 +42,9 @@ impl Testpmd {
     /// When it cannot be started.
     pub fn start(&mut self, topology: &Topology) -> Result<()> {
         let (role, id, socket) = (self.role, self.id, self.socket());
+        // The kernel may move the polling threads: one that is bound to a busy processor waits for it for seconds.
+        let last = std::thread::available_parallelism().map_or(1, NonZero::get) - 1;
+        let threads = format!("(0,1)@(0-{last})");
         if role == "server" {
             // A killed testpmd leaves its socket behind, and DPDK does not replace it.
             let _ = std::fs::remove_file(&socket);
@@ -50,7 +54,7 @@ impl Testpmd {
             .router()
             .command(Tool::TESTPMD)?
             // Huge pages are not required.
-            .args(["--lcores", "(0,1)@0", "--no-pci", "--no-huge", "--no-shconf", "-m", "256"])
+            .args(["--lcores", &threads, "--no-pci", "--no-huge", "--no-shconf", "-m", "256"])
             .args(["--no-telemetry", "--vdev", &memif])
             .args(["--vdev", "net_af_packet1,iface=host-b", "--"])
             .args(["--total-num-mbufs=8192", "--auto-start", "--no-lsc-interrupt"])

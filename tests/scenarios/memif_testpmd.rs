@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{Command, Configuration, Result, Router, Topology, stoa_binary, wait_until};
-use stoa_scenarios::{Resources, Scenario, Testpmd, two_sides};
+use stoa_scenarios::{PATIENT, Resources, Scenario, Testpmd, two_sides};
 
 /// A leaked link would be several megabytes for each restart.
 const MEMORY_KB: u64 = 12 << 10;
@@ -147,7 +147,9 @@ fn all_sizes_pass(role: &'static str, theirs: &'static str) -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     // Frames of 64 to 1,514 bytes, each compared by ping.
     for size in [22, 23, 64, 86, 214, 470, 982, 1238, 1472] {
-        let pings = ping(a, b.address(false)?, 2, &["-s", &size.to_string(), "-p", "6d656d6966"])?;
+        let size = size.to_string();
+        let arguments = [PATIENT, &["-s", &size, "-p", "6d656d6966"]].concat();
+        let pings = ping(a, b.address(false)?, 2, &arguments)?;
         assert!(pings.all(), "{size}: {pings:?}");
     }
     scenario.hosts_reach_each_other()?;
