@@ -290,6 +290,8 @@ pub struct GeneratorConfig {
     /// Flows of each sender, in turn: source port and, every 16,384 of them, source address
     /// differ. 0: one. At most 1,048,576.
     pub flows: u32,
+    /// TCP segments of IPv4 that open a connection, in place of UDP datagrams: 58 bytes at least.
+    pub syn: bool,
     /// Packets of several kinds in place of `frame`, `source` and `destinations`.
     pub mix: Option<Arc<Mix>>,
     /// Packets that lie prepared in each queue; 0: 8,192, or 64 of more than 2,112 bytes.
@@ -319,6 +321,7 @@ impl Default for GeneratorConfig {
             random: false,
             queues: 0,
             flows: 0,
+            syn: false,
             mix: None,
             prepared: 0,
             burst: 0,

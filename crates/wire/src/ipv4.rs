@@ -12,6 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const LENGTH: usize = 20;
 /// Bytes of the longest header.
 pub const LONGEST: usize = 60;
+/// Hops that packets have left when they begin (RFC 1700: 64).
+pub const TIME_TO_LIVE: u8 = 64;
 /// Bit of [`Header::flags_fragment`]: routers must not fragment this.
 pub const DONT_FRAGMENT: u16 = 0x4000;
 /// Bit of [`Header::flags_fragment`]: this is not the last fragment.
@@ -238,7 +240,7 @@ pub struct Builder<'a> {
     pub destination: Ipv4Addr,
     /// What the payload is: a number of [`crate::protocol`].
     pub protocol: u8,
-    /// Hops left; 64 by default.
+    /// Hops left; [`TIME_TO_LIVE`] by default.
     pub time_to_live: u8,
     /// DSCP and ECN; 0 by default.
     pub dscp_ecn: u8,
@@ -257,7 +259,7 @@ impl<'a> Builder<'a> {
             source,
             destination,
             protocol,
-            time_to_live: 64,
+            time_to_live: TIME_TO_LIVE,
             dscp_ecn: 0,
             identification: 0,
             flags_fragment: 0,

@@ -44,6 +44,7 @@ pub mod pptp;
 pub mod protocol;
 pub mod radius;
 pub mod sip;
+pub mod syn_ack;
 pub mod tcp;
 pub mod tcp_options;
 pub mod text;

@@ -132,6 +132,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// It is wrong.
+    #[inline]
     pub fn verify(&self, pseudo: &Pseudo) -> Result<(), TcpError> {
         let sum = checksum::sum(self.segment) + pseudo.sum(protocol::TCP, self.segment.len());
         if checksum::is_valid(sum) { Ok(()) } else { Err(TcpError::BadChecksum) }

@@ -49,12 +49,23 @@ pub struct SynOptions {
 
 /// Bytes of the options of [`SynOptions::write`], at most.
 pub const SYN_OPTIONS: usize = 20;
+const SYN_WORDS: usize = SYN_OPTIONS / 4;
 /// Bytes of timestamps, padded.
 const PADDED_TIMESTAMPS: usize = 12;
 
 impl SynOptions {
     /// Those of a segment: well-formed ones, up to the first one that is not.
+    #[inline]
     pub fn of(view: &View<'_>) -> Self {
+        // As most floods have it.
+        if let [kind::SEGMENT_SIZE, 4, high, low] = view.option_bytes() {
+            let segment_size = Some(u16::from_be_bytes([*high, *low]));
+            return Self { segment_size, ..Self::default() };
+        }
+        Self::of_any(view)
+    }
+
+    fn of_any(view: &View<'_>) -> Self {
         let mut all = Self::default();
         for option in view.options().map_while(Result::ok) {
             match (option.kind, option.data) {
@@ -76,31 +87,39 @@ impl SynOptions {
 
     /// Writes them in whole words; returns how many bytes: at most [`SYN_OPTIONS`].
     pub fn write(&self, out: &mut [u8; SYN_OPTIONS]) -> usize {
-        let mut at = 0;
-        let mut put = |bytes: &[u8]| {
-            out[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
+        let (words, count) = self.words();
+        for (to, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words).take(count) {
+            *to = word.to_be_bytes();
+        }
+        4 * count
+    }
+
+    /// The same as words, and how many of them there are. The others are 0.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> ([u32; SYN_WORDS], usize) {
+        let (mut words, mut count) = ([0; SYN_WORDS], 0);
+        let mut put = |bytes: [u8; 4]| {
+            if let Some(word) = words.get_mut(count) {
+                *word = u32::from_be_bytes(bytes);
+                count += 1;
+            }
         };
         if let Some(size) = self.segment_size {
             let [high, low] = size.to_be_bytes();
-            put(&[kind::SEGMENT_SIZE, 4, high, low]);
+            put([kind::SEGMENT_SIZE, 4, high, low]);
         }
-        match (self.sack, self.timestamps) {
-            (true, Some(_)) => put(&[kind::SACK_PERMITTED, 2]),
-            (true, None) => put(&[kind::NONE, kind::NONE, kind::SACK_PERMITTED, 2]),
-            (false, Some(_)) => put(&[kind::NONE, kind::NONE]),
-            (false, None) => {}
-        }
+        let sack = if self.sack { [kind::SACK_PERMITTED, 2] } else { [kind::NONE; 2] };
         if let Some(Timestamps { value, echo }) = self.timestamps {
-            put(&[kind::TIMESTAMPS, 10]);
-            put(&value.to_be_bytes());
-            put(&echo.to_be_bytes());
+            put([sack[0], sack[1], kind::TIMESTAMPS, 10]);
+            put(value.to_be_bytes());
+            put(echo.to_be_bytes());
+        } else if self.sack {
+            put([kind::NONE, kind::NONE, sack[0], sack[1]]);
         }
-        // With a segment size, SACK and timestamps, three bytes and one of padding are left.
         if let Some(scale) = self.scale {
-            put(&[kind::NONE, kind::SCALE, 3, scale]);
+            put([kind::NONE, kind::SCALE, 3, scale]);
         }
-        at
+        (words, count)
     }
 }
 

@@ -22,6 +22,7 @@ mod segments;
 mod settle;
 mod sip;
 mod spliced;
+mod syn_ack;
 
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, Fields, LaneSet, flags};
@@ -64,6 +65,8 @@ pub(super) struct Tracking {
     altered: Vec<Altered>,
     /// Packets of the router itself, which lanes have caused.
     answers: Vec<Answer>,
+    /// Lanes with SYNs that are answered in place.
+    syns: Vec<u8>,
     now: Now,
 }
 
@@ -81,6 +84,7 @@ impl Tracking {
             later: LaneSet::first_of(0),
             altered: Vec::with_capacity(VECTOR),
             answers: Vec::with_capacity(2 * VECTOR),
+            syns: Vec::with_capacity(VECTOR),
             now: Now { tick: 0, ms: 0 },
         }
     }
@@ -136,6 +140,7 @@ fn vrf_of(shared: &Shared, place: Place, vector: &Vector, lane: usize) -> u32 {
 }
 
 /// A lane for the tracker.
+#[inline(always)]
 fn seen<'a>(vector: &'a Vector, fields: &Fields, lane: usize) -> Seen<'a> {
     let (kind, place) = (Kind(fields.kind[lane]), fields::Place(fields.place[lane]));
     Seen { bytes: vector.bytes(lane), kind, place }
@@ -187,6 +192,7 @@ impl<F: Family> AclNode<F> {
             is_any |= self.open_connections(cx, vector, policy);
         }
         self.tracking.foreign.hand_over(cx, vector);
+        self.answer_plain(vector);
         if !self.tracking.answers.is_empty() {
             segments::send(cx, vector, &mut self.tracking.answers);
         }
@@ -227,7 +233,7 @@ impl<F: Family> AclNode<F> {
                 if self.is_about_a_flow(side, vector, lane) {
                     vector.flags[lane] |= flags::ADMITTED;
                     self.ids[lane] = 0;
-                } else if is_armed && self.take_cookie(vector, lane) {
+                } else if is_armed && self.has_cookie(vector, lane) {
                     vector.flags[lane] |= flags::COOKIE;
                 }
                 continue;

@@ -66,7 +66,8 @@ impl Keys {
     }
 
     fn key(&self, at: u32) -> [u64; 2] {
-        self.keys[at as usize & 1].each_ref().map(|word| word.load(Ordering::Relaxed))
+        let [first, second] = &self.keys[at as usize & 1];
+        [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)]
     }
 }
 
@@ -131,6 +132,7 @@ fn size_of(options: &SynOptions, flow: &FlowKey) -> u32 {
 
 /// The cookie that answers a SYN of the flow with this key, and the timestamps of the answer. `number`: the sequence
 /// number of the SYN; `clock`: milliseconds.
+#[inline]
 pub fn make(
     keys: &Keys,
     flow: &FlowKey,

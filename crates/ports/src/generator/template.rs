@@ -2,7 +2,7 @@
 //! destination and checksum for each packet.
 //!
 //! ```text
-//! Ethernet 14 | VLAN 4, 8? | IPv4 20, GRE 4? | IPv4 20 or IPv6 40 | UDP 8 | zeros
+//! Ethernet 14 | VLAN 4, 8? | IPv4 20, GRE 4? | IPv4 20 or IPv6 40 | UDP 8 or TCP 24 | zeros
 //! ```
 
 use std::net::IpAddr;
@@ -15,14 +15,19 @@ use crate::error::OpenError;
 
 /// Bytes that are copied at once: a cache line, which holds all headers of the small frames.
 const LINE: usize = 64;
-/// UDP source port: the first dynamic one (RFC 6335, section 6).
+/// Source port: the first dynamic one (RFC 6335, section 6).
 const SOURCE_PORT: u16 = 49_152;
-/// UDP destination port: discard (RFC 863).
+/// Destination port: discard (RFC 863).
 const DESTINATION_PORT: u16 = 9;
 /// Initial TTL and hop limit.
 const TTL: u8 = 64;
 /// Bytes of the headers of a tunnel.
 const OUTER: usize = 24;
+const UDP: usize = 8;
+/// Protocol number.
+const TCP: u8 = 6;
+/// With the option of the segment size (RFC 9293, section 3.7.1).
+const SYN: usize = 24;
 
 /// A frame without its destination.
 pub(crate) struct Template {
@@ -35,8 +40,10 @@ pub(crate) struct Template {
     is_line: bool,
     /// Bytes that are written otherwise: the headers, or all that fits a plain buffer.
     copied: usize,
-    /// Where the UDP header begins.
-    udp_at: usize,
+    /// Where the header of UDP or TCP begins.
+    upper_at: usize,
+    /// Of TCP over IPv4: where its checksum is, and the sum of what it covers, destination left out.
+    syn: Option<(usize, u64)>,
     is_ip4: bool,
     /// Where the outer header begins, if there is one.
     outer_at: usize,
@@ -52,11 +59,16 @@ impl Template {
         let tunnels = config.senders.as_ref().and_then(|senders| senders.tunnels.as_ref());
         let outer = if tunnels.is_some() { OUTER } else { 0 };
         let ip = outer_at + outer;
-        let headers = ip + 8 + if config.source.is_ipv4() { 20 } else { 40 };
+        let upper = if config.syn { SYN } else { UDP };
+        let headers = ip + upper + if config.source.is_ipv4() { 20 } else { 40 };
         let size = usize::from(config.frame) + outer;
         if size < headers || size > JUMBO_FRAME_MAX {
             let reason = format!("{size} bytes: give {headers} to {JUMBO_FRAME_MAX}");
             return Err(OpenError::Config { field: "frame", reason });
+        }
+        if config.syn && !config.source.is_ipv4() {
+            let reason = "SYNs are packets of IPv4: give a source of it".to_owned();
+            return Err(OpenError::Config { field: "syn", reason });
         }
         if config.vlan > 4094 {
             let reason = format!("{}: give 1 to 4094, or 0 for untagged", config.vlan);
@@ -77,8 +89,20 @@ impl Template {
             frame[outer_at - 2..outer_at].copy_from_slice(&[0x08, 0x00]);
             write_outer(&mut frame[outer_at..ip], tunnels.destination, (size - ip) as u16);
         }
-        let udp = (size - headers + 8) as u16;
+        let udp = (size - headers + UDP) as u16;
+        let mut syn = None;
         let (destination_at, checksum_at, sum) = match config.source {
+            IpAddr::V4(source) if config.syn => {
+                frame[ip - 2..ip].copy_from_slice(&[0x08, 0x00]);
+                // What is behind it pads the frame.
+                ip4(&mut frame[ip..], source.octets(), SYN as u16);
+                frame[ip + 9] = TCP;
+                write_syn(&mut frame[ip + 20..]);
+                let pseudo = u64::from(u16::from(TCP).to_be()) + u64::from((SYN as u16).to_be());
+                let covered = sum(&frame[ip + 12..ip + 20 + SYN]) + pseudo;
+                syn = Some((ip + 36, covered));
+                (ip + 16, ip + 10, sum(&frame[ip..ip + 20]))
+            }
             IpAddr::V4(source) => {
                 frame[ip - 2..ip].copy_from_slice(&[0x08, 0x00]);
                 ip4(&mut frame[ip..], source.octets(), udp);
@@ -99,7 +123,7 @@ impl Template {
         let mut line = [0; LINE];
         line.copy_from_slice(&frame[..LINE]);
         frame.truncate(size);
-        let (is_ip4, udp_at) = (config.source.is_ipv4(), headers - 8);
+        let (is_ip4, upper_at) = (config.source.is_ipv4(), headers - upper);
         let copied = if config.mix.is_some() { headers } else { size.min(FRAME_MAX) };
         let is_line = size.min(copied) <= LINE;
         Ok(Self {
@@ -109,7 +133,8 @@ impl Template {
             checksum_at,
             is_line,
             copied,
-            udp_at,
+            upper_at,
+            syn,
             is_ip4,
             outer_at,
             sum,
@@ -152,6 +177,10 @@ impl Template {
         let checksum = !fold(self.sum + u64::from(destination));
         put(slot, self.destination_at, destination.to_ne_bytes());
         put(slot, self.checksum_at, checksum.to_ne_bytes());
+        if let Some((at, covered)) = self.syn {
+            let checksum = !fold(covered + u64::from(destination));
+            put(slot, at, checksum.to_ne_bytes());
+        }
     }
 
     /// Writes a frame to an IPv6 destination into a buffer, after the headroom.
@@ -187,18 +216,29 @@ impl Template {
         let address = word(slot, address_at);
         let varied = (u16::from_be(address) + (flow / PORTS) as u16).to_be();
         let port = (SOURCE_PORT + (flow % PORTS) as u16).to_be();
-        let mut sum = u64::from(!word(slot, self.checksum_at));
-        sum += u64::from(!address) + u64::from(varied);
+        let of_port = u64::from(!word(slot, self.upper_at)) + u64::from(port);
+        let of_address = u64::from(!address) + u64::from(varied);
+        let mut sum = u64::from(!word(slot, self.checksum_at)) + of_address;
         if !self.is_ip4 {
-            sum += u64::from(!word(slot, self.udp_at)) + u64::from(port);
+            sum += of_port;
         }
+        self.correct_syn(slot, of_address + of_port);
         let checksum = match !fold(sum) {
             0 if !self.is_ip4 => 0xffff,
             checksum => checksum,
         };
         put(slot, address_at, varied.to_ne_bytes());
-        put(slot, self.udp_at, port.to_ne_bytes());
+        put(slot, self.upper_at, port.to_ne_bytes());
         put(slot, self.checksum_at, checksum.to_ne_bytes());
+    }
+
+    /// Adds to the sum of a TCP segment over IPv4, if the frame has one.
+    #[inline(always)]
+    fn correct_syn(&self, slot: &mut [u8; SLOT], changed: u64) {
+        if let Some((at, _)) = self.syn {
+            let checksum = !fold(u64::from(!word(slot, at)) + changed);
+            put(slot, at, checksum.to_ne_bytes());
+        }
     }
 }
 
@@ -216,12 +256,13 @@ impl Template {
     #[inline(always)]
     pub(crate) fn write_source<const N: usize>(&self, slot: &mut [u8; SLOT], source: [u8; N]) {
         let source_at = self.destination_at - N;
-        let mut sum = u64::from(!word(slot, self.checksum_at));
+        let mut changed = 0;
         for (at, two) in source.chunks_exact(2).enumerate() {
             let new = u16::from_ne_bytes([two[0], two[1]]);
-            sum += u64::from(!word(slot, source_at + 2 * at)) + u64::from(new);
+            changed += u64::from(!word(slot, source_at + 2 * at)) + u64::from(new);
         }
-        let checksum = match !fold(sum) {
+        self.correct_syn(slot, changed);
+        let checksum = match !fold(u64::from(!word(slot, self.checksum_at)) + changed) {
             0 if !self.is_ip4 => 0xffff,
             checksum => checksum,
         };
@@ -281,6 +322,15 @@ fn ip6(header: &mut [u8], source: [u8; 16], udp: u16) {
     header[6] = 17;
     header[7] = TTL;
     header[8..24].copy_from_slice(&source);
+}
+
+/// Writes a SYN, still without checksum, with a segment size of 1,460 bytes.
+fn write_syn(header: &mut [u8]) {
+    header[..2].copy_from_slice(&SOURCE_PORT.to_be_bytes());
+    header[2..4].copy_from_slice(&DESTINATION_PORT.to_be_bytes());
+    header[4..8].copy_from_slice(&1_u32.to_be_bytes());
+    header[12..16].copy_from_slice(&[(SYN as u8 / 4) << 4, 0x02, 0xff, 0xff]);
+    header[20..24].copy_from_slice(&[2, 4, 0x05, 0xb4]);
 }
 
 fn write_udp(header: &mut [u8], length: u16) {

@@ -129,6 +129,44 @@ fn flows_differ_in_ports_and_sources_and_checksums_hold() {
     }
 }
 
+/// SYNs of many flows, receivers and senders have both checksums right.
+#[test]
+fn syns_are_segments_with_checksums() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let senders = Senders {
+        vlans: vec![[0; 2]; 3],
+        sources4: vec![0x0a00_0001, 0xc633_64ff, 0xffff_0000],
+        ..Senders::default()
+    };
+    for senders in [None, Some(Arc::new(senders))] {
+        let config = GeneratorConfig {
+            count: 500,
+            destinations: Destinations::Range(7),
+            flows: if senders.is_some() { 1 } else { 20 },
+            syn: true,
+            senders,
+            ..GeneratorConfig::default()
+        };
+        for bytes in frames(&mut up(&config, pool), pool, 500) {
+            let (ip, tcp) = (&bytes[14..34], &bytes[34..58]);
+            assert_eq!(sum(&[ip]), 0xffff);
+            assert_eq!((ip[9], u16::from_be_bytes([ip[2], ip[3]])), (6, 44));
+            assert_eq!(sum(&[&ip[12..20], &[0, 6, 0, 24], tcp]), 0xffff);
+            assert_eq!(tcp[12..14], [0x60, 0x02]);
+        }
+    }
+    let six = IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]);
+    let wrong = GeneratorConfig {
+        frame: 98,
+        prepared: 100,
+        source: six,
+        destination: six,
+        syn: true,
+        ..GeneratorConfig::default()
+    };
+    assert!(open(&wrong, pool).is_err_and(|error| error.to_string().contains("IPv4")));
+}
+
 #[test]
 fn a_mix_keeps_its_order() {
     let pool = Pool::leak(1024, HugePages::Never).unwrap();

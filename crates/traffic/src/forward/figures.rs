@@ -70,6 +70,8 @@ pub struct Figures {
     pub stateful: bool,
     /// Whether a pair of zones has the rules.
     pub zones: bool,
+    /// Whether packets are SYNs that cookies answer.
+    pub syn_cookies: bool,
     /// Whether sources are translated.
     pub nat44: bool,
     /// Whether flows are exported by IPFIX.
@@ -133,6 +135,7 @@ impl Figures {
             acl: workload.acl.map(|set| set.to_string()),
             stateful: workload.is_stateful,
             zones: workload.has_zones,
+            syn_cookies: workload.has_syn_cookies,
             nat44: workload.has_nat44,
             export: workload.is_exported,
             vlan: workload.is_tagged,

@@ -67,9 +67,9 @@ impl Flows {
 }
 
 impl Workload {
-    /// Whether packets belong to flows that are followed.
+    /// Whether packets belong to flows that are followed. SYNs that get a cookie begin none.
     pub(super) fn has_flows(&self) -> bool {
-        self.is_stateful || self.has_nat44
+        (self.is_stateful || self.has_nat44) && !self.has_syn_cookies
     }
 
     /// The most flows that packets can belong to at a time.
@@ -87,7 +87,7 @@ impl Workload {
     /// The same packets without rules, translation and export.
     pub(super) fn plain(&self) -> Self {
         let plain = Self { acl: None, is_stateful: false, has_zones: false, ..self.clone() };
-        Self { has_nat44: false, is_exported: false, ..plain }
+        Self { has_nat44: false, is_exported: false, has_syn_cookies: false, ..plain }
     }
 
     /// Rejects flows that exclude the rest of the workload.
@@ -96,6 +96,17 @@ impl Workload {
             return Err(
                 "NAT44 translates IPv4 packets, without tunnels: use --family ip4".to_owned()
             );
+        }
+        if self.has_syn_cookies {
+            if !self.is_stateful || !self.has_zones {
+                return Err("zones answer SYNs that a stateful rule accepts: add --acl acl:600 --stateful --zones"
+                    .to_owned());
+            }
+            if self.families() != [Ip::V4] || self.tunnels > 0 || self.flows.are_new() {
+                return Err("SYNs are packets of IPv4 without tunnels, and begin no flows: leave --family, --mix, \
+                            --tunnels and --flows new out"
+                    .to_owned());
+            }
         }
         if self.is_exported && !self.has_flows() {
             return Err("there are no flows to export: add --stateful or --nat44".to_owned());
@@ -171,6 +182,20 @@ mod tests {
         assert_eq!(with(&|it| it.visits = Visits::Random), "");
         assert!(with(&|it| it.visits = Visits::Some(LEAST - 1)).contains("give 31 or more"));
         assert!(with(&|it| it.random_sources = true).contains("with random sources"));
+        let few = |it: &mut Workload| (it.flows, it.has_syn_cookies) = (Flows::Some(1), true);
+        assert!(refused(&few).contains("--zones"));
+        assert!(with(&few).contains("--zones"));
+        let zones = |it: &mut Workload| it.has_zones = true;
+        let both = |it: &mut Workload| {
+            few(it);
+            zones(it);
+        };
+        assert_eq!(with(&both), "");
+        let six = |it: &mut Workload| {
+            both(it);
+            it.ip = Ip::V6;
+        };
+        assert!(with(&six).contains("IPv4"));
         let mut workload = workload();
         rules(&mut workload);
         (workload.has_zones, workload.is_exported) = (true, true);

@@ -144,6 +144,7 @@ fn enable(workload: &Workload, side: Side, interface: &mut Interface) {
     let is_output = matches!(side, Side::Out);
     if workload.has_zones {
         interface.zone = access_lists::ZONES[usize::from(is_output)].to_owned();
+        interface.zone_syn_cookies = (workload.has_syn_cookies && is_output).then_some(0);
     }
     let features = workload.features.iter().filter(|feature| feature.is_output() == is_output);
     features.for_each(|feature| feature.enable(interface));
@@ -217,6 +218,7 @@ fn generator(
         vlan: if workload.is_tagged { VLAN } else { 0 },
         prepared: if layout.ports == 1 { 0 } else { prepared(layout) },
         burst: workload.burst,
+        syn: workload.has_syn_cookies,
         ..GeneratorConfig::default()
     };
     let share = (port, layout.ports);

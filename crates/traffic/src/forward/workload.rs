@@ -129,6 +129,8 @@ pub struct Workload {
     pub is_stateful: bool,
     /// Whether a pair of zones has the lists, in place of the receiving interfaces.
     pub has_zones: bool,
+    /// Whether packets are TCP SYNs from random sources, which SYN cookies of the zone of the sending interfaces answer.
+    pub has_syn_cookies: bool,
     /// Whether the sources of packets are translated at the sending interfaces: as many flows as with stateful rules.
     pub has_nat44: bool,
     /// Whether flows are exported by IPFIX, to a collector at which nobody listens.
@@ -273,7 +275,8 @@ impl Workload {
 
     /// Whether sources are drawn from half of the table.
     pub(super) fn has_random_sources(&self) -> bool {
-        self.random_sources || self.features.iter().any(|feature| feature.is_urpf())
+        let is_checked = self.features.iter().any(|feature| feature.is_urpf());
+        self.random_sources || self.has_syn_cookies || is_checked
     }
 
     /// The address families of the packets.
@@ -311,6 +314,7 @@ pub(super) mod tests {
             features_elsewhere: Vec::new(),
             acl: None,
             has_zones: false,
+            has_syn_cookies: false,
             has_nat44: false,
             is_stateful: false,
             is_exported: false,

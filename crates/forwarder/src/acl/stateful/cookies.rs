@@ -12,7 +12,6 @@ use stoa_tables::flow_table::{Direction, Match};
 use stoa_wire::protocol::TCP;
 use stoa_wire::tcp::{self, flag};
 use stoa_wire::tcp_options::{SYN_OPTIONS, SynOptions, Timestamps, scaled};
-use stoa_wire::{ipv4, ipv6};
 
 use super::segments::{Answer, Made, replace, syn};
 use super::{seen, tracked, tracker};
@@ -27,7 +26,7 @@ use crate::arcs;
 use crate::drops::Drop;
 use crate::flow::cookie;
 use crate::flow::fields::Kind;
-use crate::flow::splice::{OUR_SCALE, Splice};
+use crate::flow::splice::Splice;
 use crate::flow::tracker::{Opened, Side};
 use crate::shared::Shared;
 
@@ -93,12 +92,18 @@ pub(super) fn restore(vector: &mut Vector, lane: usize) {
 impl<F: Family> AclNode<F> {
     /// If a lane acknowledges a valid cookie, it becomes the SYN for which that was. The cookie goes along as the
     /// acknowledgement number, which a SYN does not use, and our timestamp as the echo.
+    #[inline(always)]
+    pub(super) fn has_cookie(&self, vector: &mut Vector, lane: usize) -> bool {
+        let kind = vector.known_fields().map(|fields| Kind(fields.kind[lane]));
+        kind.is_some_and(is_acknowledgement) && self.take_cookie(vector, lane)
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn take_cookie(&self, vector: &mut Vector, lane: usize) -> bool {
+    fn take_cookie(&self, vector: &mut Vector, lane: usize) -> bool {
         let Some(fields) = vector.known_fields() else { return false };
         let packet = seen(vector, fields, lane);
-        if !is_acknowledgement(packet.kind) || packet.kind.malformed().is_some() {
+        if packet.kind.malformed().is_some() {
             return false;
         }
         let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
@@ -135,6 +140,7 @@ impl<F: Family> AclNode<F> {
         // The flow of a translated IPv4 packet has the addresses of both sides. IPv6 has translation of prefixes alone,
         // of which flows know nothing.
         let translated = if F::IS_IP4 { flags::TRANSLATED } else { 0 };
+        let [_, (pairs, hook)] = places::<F>();
         for lane in 0..vector.len() {
             let lane_flags = vector.flags[lane];
             if lane_flags & NEW == 0
@@ -149,7 +155,8 @@ impl<F: Family> AclNode<F> {
                 break;
             };
             if goes_on && is_syn(kind) {
-                let next = self.open(cx, (vector, lane), lane_flags, policy);
+                let zone = argument(pairs, hook, &self.shared, vector.tx_if[lane]);
+                let next = self.open(cx, (vector, lane), (lane_flags, zone), policy);
                 is_any |= next.is_some();
                 vector.next[lane] = next.unwrap_or(vector.next[lane]);
             }
@@ -157,25 +164,20 @@ impl<F: Family> AclNode<F> {
         is_any
     }
 
-    /// A SYN that goes on; its next node if that is another one now.
+    /// A SYN that goes on, to a zone; its next node if that is another one now.
     fn open(
         &mut self,
         cx: &mut Context<'_>,
         (vector, lane): (&mut Vector, usize),
-        lane_flags: u16,
+        (lane_flags, zone): (u16, u32),
         policy: Policy,
     ) -> Option<u16> {
-        let [_, (place, hook)] = places::<F>();
-        let zone = argument(place, hook, &self.shared, vector.tx_if[lane]);
         if lane_flags & flags::COOKIE != 0 {
             return self.open_spliced(cx, (vector, lane), zone);
         }
         if lane_flags & flags::DEFERRED != 0 {
-            if self.shared.flows.syn_cookies().is_on(zone)
-                && let Some(made) = self.answer(vector, lane)
-            {
+            if self.shared.flows.syn_cookies().is_on(zone) && self.answer(vector, lane) {
                 self.shared.flows.syn_cookies().count_sent(cx.worker, zone);
-                self.tracking.answers.push(Answer { lane: lane as u8, is_instead: true, made });
                 return Some(ORIGIN);
             }
             if let Some(reason) = self.begin_deferred(cx, (vector, lane), policy) {
@@ -193,7 +195,7 @@ impl<F: Family> AclNode<F> {
         None
     }
 
-    fn vrf_of(&self, vector: &Vector, lane: usize) -> u16 {
+    pub(super) fn vrf_of(&self, vector: &Vector, lane: usize) -> u16 {
         flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]))
     }
 
@@ -223,37 +225,37 @@ impl<F: Family> AclNode<F> {
         if replace(vector, lane, &builder) { None } else { refused }
     }
 
-    /// The SYN-ACK with a cookie that answers a SYN. Its window is 0, so that the client sends nothing before the
-    /// server has answered: it would be lost. `None`: the SYN has a wrong checksum, which says nothing.
-    fn answer(&self, vector: &Vector, lane: usize) -> Option<Made> {
-        let fields = vector.known_fields()?;
+    /// Has a SYN be answered by a SYN-ACK with a cookie. Its window is 0, so that the client sends nothing before the
+    /// server has answered: it would be lost. `false`: the SYN has a wrong checksum, which says nothing.
+    fn answer(&mut self, vector: &Vector, lane: usize) -> bool {
+        let Some(fields) = vector.known_fields() else { return false };
         let packet = seen(vector, fields, lane);
-        let (segment, view) = (packet.segment()?, packet.view()?);
-        let key = F::flow_key(fields, lane, self.vrf_of(vector, lane));
-        let syn = SynOptions::of(&view);
-        let (keys, clock) = (self.shared.flows.syn_cookies().keys(), self.tracking.now.ms);
-        let (cookie, timestamps) = cookie::make(keys, &key, segment.sequence, &syn, clock);
-        let mtu = self.shared.adjacencies.get(vector.adjacency[lane])?.head().mtu();
-        let headers = tcp::LENGTH + if F::IS_IP4 { ipv4::LENGTH } else { ipv6::LENGTH };
-        let ours = SynOptions {
-            segment_size: Some(mtu.saturating_sub(headers as u16)),
-            scale: syn.scale.and(timestamps).map(|_| OUR_SCALE),
-            sack: syn.sack && timestamps.is_some(),
-            timestamps,
-        };
-        let mut options = [0; SYN_OPTIONS];
-        let length = ours.write(&mut options);
-        let builder = tcp::Builder {
-            source_port: view.destination_port(),
-            destination_port: view.source_port(),
-            sequence: cookie,
-            acknowledgement: segment.sequence.wrapping_add(1),
-            flags: flag::SYN | flag::ACK,
-            window: 0,
-            urgent: 0,
-            options: &options[..length],
-        };
-        Made::back(&packet, &builder)
+        let Some(view) = packet.view() else { return false };
+        if packet.pseudo().is_none_or(|pseudo| view.verify(&pseudo).is_err()) {
+            return false;
+        }
+        if Self::is_plain(vector, lane) {
+            self.tracking.syns.push(lane as u8);
+            return true;
+        }
+        let made = self.offer(vector, lane).and_then(|(cookie, ours)| {
+            let mut options = [0; SYN_OPTIONS];
+            let length = ours.write(&mut options);
+            let builder = tcp::Builder {
+                source_port: view.destination_port(),
+                destination_port: view.source_port(),
+                sequence: cookie,
+                acknowledgement: view.header().sequence.get().wrapping_add(1),
+                flags: flag::SYN | flag::ACK,
+                window: 0,
+                urgent: 0,
+                options: &options[..length],
+            };
+            Made::back(&packet, &builder)
+        });
+        let Some(made) = made else { return false };
+        self.tracking.answers.push(Answer { lane: lane as u8, is_instead: true, made });
+        true
     }
 
     /// A SYN that waited for its zone gets its flow after all; why it is dropped.

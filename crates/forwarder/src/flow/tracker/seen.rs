@@ -55,12 +55,14 @@ impl<'a> Seen<'a> {
     }
 
     /// The segment, whole or the first fragment of one; its checksum is not verified.
+    #[inline]
     pub fn view(&self) -> Option<tcp::View<'a>> {
         let segment = self.bytes.get(self.place.upper().into()..self.place.length().into())?;
         tcp::parse(segment).ok()
     }
 
     /// The addresses that its checksum covers.
+    #[inline]
     pub fn pseudo(&self) -> Option<Pseudo> {
         if self.kind.is_ip6() {
             let (source, rest) = self.bytes.get(8..)?.split_first_chunk::<16>()?;

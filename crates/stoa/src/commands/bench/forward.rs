@@ -37,6 +37,7 @@ enum Family {
   stoa bench forward --routes 1000 --destinations random --acl acl:600
   stoa bench forward --acl acl:600 --stateful --flows 65536
   stoa bench forward --acl acl:600 --stateful --flows new
+  stoa bench forward --acl acl:600 --stateful --zones --syn-cookies --routes 1024
 
 A file of prefixes has one address/length per line, plain or gzip.
 To price one feature, compare with --random-sources instead of --feature: both send the same packets.")]
@@ -144,6 +145,9 @@ struct Layout {
     /// Attach the list of --acl to a pair of zones: from the receiving to the sending interfaces
     #[arg(long, requires = "acl")]
     zones: bool,
+    /// Send TCP SYNs from random sources, all of which SYN cookies of the zone answer (with --stateful and --zones)
+    #[arg(long, requires = "zones")]
+    syn_cookies: bool,
     /// Translate the sources of packets (NAT44): as many flows as --flows for each destination
     #[arg(long)]
     nat44: bool,
@@ -178,6 +182,7 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         acl: forward.layout.acl,
         is_stateful: forward.layout.stateful,
         has_zones: forward.layout.zones,
+        has_syn_cookies: forward.layout.syn_cookies,
         has_nat44: forward.layout.nat44,
         is_exported: forward.layout.export,
         is_tagged: forward.vlan,
@@ -265,6 +270,7 @@ fn layout(figures: &Figures) -> String {
     let stateful = if figures.stateful { "stateful " } else { "" };
     parts.extend(figures.acl.iter().map(|set| format!("{stateful}access list {set}")));
     parts.extend(figures.zones.then(|| "between zones".to_owned()));
+    parts.extend(figures.syn_cookies.then(|| "SYNs with cookies".to_owned()));
     parts.extend(figures.nat44.then(|| "translated".to_owned()));
     parts.extend(figures.export.then(|| "exported by IPFIX".to_owned()));
     parts.extend(figures.features_elsewhere.iter().map(|name| format!("{name} elsewhere")));
