@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "proto/stoa/v1/forwarder.proto",
             "proto/stoa/v1/ipfix.proto",
             "proto/stoa/v1/log.proto",
+            "proto/stoa/v1/login.proto",
             "proto/stoa/v1/nat.proto",
             "proto/stoa/v1/operator.proto",
             "proto/stoa/v1/punts.proto",

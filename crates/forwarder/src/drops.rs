@@ -178,6 +178,8 @@ reasons! {
     PcpIgnored "pcp-ignored" "PCP or NAT-PMP message that nobody answers: cut, a response, to an external address, or of a host elsewhere";
     PcpLimited "pcp-limited" "PCP or NAT-PMP over the rate of the control-plane policer";
     Nptv6Unmappable "nptv6-unmappable" "address without a counterpart of the other prefix (RFC 6296)";
+    LoginRequired "login-required" "packet of a host that has not logged in, to where such hosts may not send";
+    LoginLimited "login-limited" "HTTP of hosts that have not logged in, over the rate of the control-plane policer";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

@@ -25,6 +25,7 @@ pub mod icmp;
 pub mod ip;
 pub mod ipfix;
 pub mod kernel;
+pub mod login;
 pub mod nat;
 pub mod neighbor;
 pub mod nodes;

@@ -17,6 +17,7 @@ use crate::ip::{
     ip_demux, ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite,
     ip6_fragment, ip6_input, ip6_local, ip6_lookup, ip6_rewrite, origin,
 };
+use crate::login;
 use crate::nat::NatWorker;
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::output::interface_output;
@@ -123,6 +124,18 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         "punts frames for protocols in the controller",
         punt_input::EDGES,
         punt_input::make,
+    ),
+    node(
+        "ip4-login-redirect",
+        "answers HTTP of hosts that have not logged in with the address of the portal",
+        login::REDIRECT_EDGES4,
+        login::make_redirect4,
+    ),
+    node(
+        "ip6-login-redirect",
+        "does the same over IPv6",
+        login::REDIRECT_EDGES6,
+        login::make_redirect6,
     ),
     node("icmp4-error", "generates ICMP errors", icmp4_error::EDGES, icmp4_error::make),
     node("icmp6-error", "generates ICMPv6 errors", icmp6_error::EDGES, icmp6_error::make),

@@ -28,6 +28,8 @@ use crate::ip::identification::Identifications;
 use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
+use crate::login::Logins;
+use crate::login::traffic::LoginTraffic;
 use crate::nat::Nat;
 use crate::nat::mappings::RemotePeers;
 use crate::nptv6::Nptv6;
@@ -131,6 +133,10 @@ pub struct Shared {
     pub nat: Published<Arc<Nat>>,
     /// Translation of IPv6 prefixes.
     pub nptv6: Published<Nptv6>,
+    /// Hosts that have logged in, and what others may do.
+    pub logins: Published<Logins>,
+    /// What hosts send and get that have logged in.
+    pub login_traffic: LoginTraffic,
     /// Whom mappings let in that hosts have asked for.
     pub remote_peers: Published<RemotePeers>,
     /// Interfaces whose hosts may ask for mappings.
@@ -207,6 +213,8 @@ impl Shared {
             acl_log: Reports::new(log::RING),
             nat: Published::new(Arc::default(), quiescence),
             nptv6: Published::new(Nptv6::default(), quiescence),
+            logins: Published::new(Logins::default(), quiescence),
+            login_traffic: LoginTraffic::new(quiescence.workers())?,
             remote_peers: Published::new(RemotePeers::default(), quiescence),
             pcp: Published::new(PcpInterfaces::default(), quiescence),
             flows: Arc::new(flows),

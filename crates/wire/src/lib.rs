@@ -47,6 +47,7 @@ pub mod sip;
 pub mod syn_ack;
 pub mod tcp;
 pub mod tcp_options;
+pub mod tcp_redirect;
 pub mod text;
 pub mod tftp;
 pub mod udp;

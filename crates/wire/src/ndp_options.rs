@@ -27,6 +27,8 @@ pub mod kind {
     pub const NAME_SERVERS: u8 = 25;
     /// Domains to search names in (RFC 8106 section 5.2).
     pub const SEARCH: u8 = 31;
+    /// The API of a captive portal (RFC 8910 section 2.3).
+    pub const CAPTIVE_PORTAL: u8 = 37;
     /// The prefix of NAT64 (RFC 8781 section 4).
     pub const NAT64_PREFIX: u8 = 38;
 }

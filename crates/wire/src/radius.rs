@@ -1,4 +1,5 @@
-//! RADIUS packets (RFC 2865): the header, and attributes behind it. The caller, which has the secret, computes digests.
+//! RADIUS packets (RFC 2865, RFC 2866): the header, and attributes behind it. The caller, which has the
+//! secret, computes digests.
 
 use crate::{BuildError, build_error::prefix_of};
 use zerocopy::network_endian::U16;
@@ -6,6 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// UDP port of authentication servers.
 pub const PORT: u16 = 1812;
+/// UDP port of accounting servers.
+pub const ACCOUNTING_PORT: u16 = 1813;
 /// Bytes of the header.
 pub const LENGTH: usize = 20;
 /// Bytes of a packet at most.
@@ -21,6 +24,10 @@ pub const ACCESS_REQUEST: u8 = 1;
 pub const ACCESS_ACCEPT: u8 = 2;
 /// "It is not."
 pub const ACCESS_REJECT: u8 = 3;
+/// "Note this" (RFC 2866 section 4.1).
+pub const ACCOUNTING_REQUEST: u8 = 4;
+/// "It is noted."
+pub const ACCOUNTING_RESPONSE: u8 = 5;
 /// "Answer this first."
 pub const ACCESS_CHALLENGE: u8 = 11;
 
@@ -28,27 +35,79 @@ pub const ACCESS_CHALLENGE: u8 = 11;
 pub const USER_NAME: u8 = 1;
 /// Attribute: the password, hidden by RFC 2865 section 5.2.
 pub const USER_PASSWORD: u8 = 2;
+/// Attribute: the IPv4 address of the user.
+pub const FRAMED_IP_ADDRESS: u8 = 8;
 /// Attribute: the service that the user requests or is granted.
 pub const SERVICE_TYPE: u8 = 6;
 /// Attribute: the name of a filter list.
 pub const FILTER_ID: u8 = 11;
 /// Attribute: the server's opaque class of the user.
 pub const CLASS: u8 = 25;
+/// Attribute: seconds after which the session ends.
+pub const SESSION_TIMEOUT: u8 = 27;
+/// Attribute: seconds without traffic after which the session ends.
+pub const IDLE_TIMEOUT: u8 = 28;
 /// Attribute: where the user comes from.
 pub const CALLING_STATION_ID: u8 = 31;
 /// Attribute: the name of the NAS.
 pub const NAS_IDENTIFIER: u8 = 32;
+/// Attribute: what an accounting request reports (RFC 2866 section 5.1).
+pub const ACCT_STATUS_TYPE: u8 = 40;
+/// Attribute: seconds since what is reported.
+pub const ACCT_DELAY_TIME: u8 = 41;
+/// Attribute: bytes from the user, the lower 32 bits.
+pub const ACCT_INPUT_OCTETS: u8 = 42;
+/// Attribute: bytes to the user, the lower 32 bits.
+pub const ACCT_OUTPUT_OCTETS: u8 = 43;
+/// Attribute: the name of the session.
+pub const ACCT_SESSION_ID: u8 = 44;
+/// Attribute: who has authenticated the user.
+pub const ACCT_AUTHENTIC: u8 = 45;
+/// Attribute: seconds of the session.
+pub const ACCT_SESSION_TIME: u8 = 46;
+/// Attribute: packets from the user.
+pub const ACCT_INPUT_PACKETS: u8 = 47;
+/// Attribute: packets to the user.
+pub const ACCT_OUTPUT_PACKETS: u8 = 48;
+/// Attribute: why the session has ended.
+pub const ACCT_TERMINATE_CAUSE: u8 = 49;
+/// Attribute: bytes from the user, the upper 32 bits (RFC 2869 section 5.1).
+pub const ACCT_INPUT_GIGAWORDS: u8 = 52;
+/// Attribute: bytes to the user, the upper 32 bits.
+pub const ACCT_OUTPUT_GIGAWORDS: u8 = 53;
+/// Attribute: when it happened, seconds since 1970.
+pub const EVENT_TIMESTAMP: u8 = 55;
 /// Attribute: over which kind of port the user comes.
 pub const NAS_PORT_TYPE: u8 = 61;
 /// Attribute: HMAC-MD5 over the packet (RFC 3579 section 3.2).
 pub const MESSAGE_AUTHENTICATOR: u8 = 80;
+/// Attribute: seconds between reports while a session lasts (RFC 2869 section 5.16).
+pub const ACCT_INTERIM_INTERVAL: u8 = 85;
+/// Attribute: the name of the port (RFC 2869 section 5.17).
+pub const NAS_PORT_ID: u8 = 87;
+/// Attribute: an IPv6 address of the user (RFC 6911 section 3.1).
+pub const FRAMED_IPV6_ADDRESS: u8 = 168;
 /// Attribute: the management policy (RFC 5607 section 6.3).
 pub const MANAGEMENT_POLICY_ID: u8 = 135;
 
+/// Service type: a user of a network.
+pub const SERVICE_LOGIN: u32 = 1;
 /// Service type: management of the device, read-only.
 pub const SERVICE_NAS_PROMPT: u32 = 7;
 /// Service type: management of the device with full rights.
 pub const SERVICE_ADMINISTRATIVE: u32 = 6;
+/// Port type: Ethernet.
+pub const PORT_ETHERNET: u32 = 15;
+/// Acct-Status-Type: a session has begun.
+pub const STATUS_START: u32 = 1;
+/// Acct-Status-Type: a session has ended.
+pub const STATUS_STOP: u32 = 2;
+/// Acct-Status-Type: a session goes on.
+pub const STATUS_INTERIM: u32 = 3;
+/// Acct-Authentic: a RADIUS server.
+pub const AUTHENTIC_RADIUS: u32 = 1;
+/// Acct-Authentic: this router.
+pub const AUTHENTIC_LOCAL: u32 = 2;
 /// Port type: none of wires, as a network log-in.
 pub const PORT_VIRTUAL: u32 = 5;
 

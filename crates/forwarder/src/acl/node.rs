@@ -334,7 +334,7 @@ pub(super) fn hop_limit<F: Family>(vector: &Vector, lane: usize) -> u8 {
 }
 
 /// The argument of a feature at an interface.
-pub(super) fn argument_of(hook: ArcHook, arc: &FeatureArc, interface: u32) -> u32 {
+pub(crate) fn argument_of(hook: ArcHook, arc: &FeatureArc, interface: u32) -> u32 {
     let all = hook.arguments(arc);
     all[interface as usize % all.len()].load(std::sync::atomic::Ordering::Acquire)
 }

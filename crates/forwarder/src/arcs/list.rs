@@ -12,6 +12,7 @@ use super::{
 use crate::acl;
 use crate::ethernet::cross_connect;
 use crate::ip::{flow_hash, minimum_ttl, mss_clamp, policy, redirect, reverse_path};
+use crate::login;
 use crate::nat;
 use crate::nodes::node;
 use crate::noop;
@@ -89,6 +90,17 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 reverse_path::make4,
                 &["ip4-policy"],
             ),
+            // Behind the reverse path check, so that forged senders cause no answers.
+            Feature {
+                node: node(
+                    login::INPUT_NODES[0],
+                    "lets hosts reach little more than a portal until they have logged in (IPv4)",
+                    login::EDGES4,
+                    login::make_input4,
+                ),
+                after: &["ip4-reverse-path"],
+                before: &["ip4-acl-input"],
+            },
             // Before lists, whose SYN cookies promise the segment size that they see.
             passive(
                 (
@@ -162,6 +174,17 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 reverse_path::make6,
                 &["ip6-policy"],
             ),
+            // Behind the reverse path check, so that forged senders cause no answers.
+            Feature {
+                node: node(
+                    login::INPUT_NODES[1],
+                    "lets hosts reach little more than a portal until they have logged in (IPv6)",
+                    login::EDGES6,
+                    login::make_input6,
+                ),
+                after: &["ip6-reverse-path"],
+                before: &["ip6-acl-input"],
+            },
             // Before lists, whose SYN cookies promise the segment size that they see.
             passive(
                 (
@@ -292,6 +315,14 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 mss_clamp::make_output4,
                 &[],
             ),
+            passive(
+                (
+                    login::OUTPUT_NODES[0],
+                    "counts IPv4 packets to hosts that have logged in, and drops others to unknown ones",
+                ),
+                login::make_output4,
+                &[],
+            ),
             does_nothing("ip4-output-noop", noop::make_output4),
         ],
         end: "ip4-output-rewrite",
@@ -342,6 +373,11 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 after: &["ip6-acl-output", "ip6-redirect"],
                 before: &[],
             },
+            passive(
+                (login::OUTPUT_NODES[1], "counts IPv6 packets to hosts that have logged in"),
+                login::make_output6,
+                &[],
+            ),
             does_nothing("ip6-output-noop", noop::make_output6),
         ],
         end: "ip6-output-rewrite",

@@ -233,6 +233,7 @@ capabilities! {
     flow_limits: super::flow_limits::FlowLimitState,
     nat: super::nat::NatState,
     nptv6: super::nptv6::PrefixTranslation,
+    login: super::login::LoginState,
     ipfix: super::ipfix::Export,
     neighbors: super::neighbors::Neighbors,
     learned: super::learned::Learned,

@@ -7,6 +7,7 @@ use stoa_wire::{ipv4, ipv6, tcp};
 use super::desired::Interface;
 use super::forwarder_state::ForwarderState;
 use crate::ip::mss_clamp;
+use crate::login;
 use crate::plugin;
 
 /// The argument that a feature gets at an interface; 0: it is off there.
@@ -18,6 +19,8 @@ const FEATURES: &[(&str, Argument)] = &[
     ("ip6-minimum-ttl", |it| it.ip6.options.minimum_ttl),
     ("ip4-reverse-path", |it| it.ip4.reverse_path),
     ("ip6-reverse-path", |it| it.ip6.reverse_path),
+    (login::INPUT_NODES[0], |it| it.login.is_some().into()),
+    (login::INPUT_NODES[1], |it| it.login.is_some().into()),
     ("ip4-noop", |it| it.noop.into()),
     ("ip6-noop", |it| it.noop.into()),
     ("ip4-flow-hash", |it| it.flow_hash.into()),

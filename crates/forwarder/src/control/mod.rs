@@ -36,6 +36,7 @@ mod limits;
 mod listing;
 mod log_service;
 mod logging;
+mod login;
 mod mld_reports;
 mod multipath;
 mod nat;

@@ -11,6 +11,7 @@ use super::limits::TableFull;
 use crate::acl::zones::OUTPUT_NODES;
 use crate::arcs::ROUTER;
 use crate::ip::mss_clamp;
+use crate::login;
 use crate::nat::OUTPUT_NODE;
 use crate::nptv6;
 use crate::plugin;
@@ -38,6 +39,8 @@ fn output_features(
         (OUTPUT_NODES[1], zone),
         (OUTPUT_NODE, nat),
         (nptv6::OUTPUT_NODE, npt),
+        (login::OUTPUT_NODES[0], desired.login.is_some().into()),
+        (login::OUTPUT_NODES[1], desired.login.is_some().into()),
         ("ip4-acl-output", acls.0),
         ("ip6-acl-output", acls.1),
         ("ip4-redirect", desired.ip4.options.redirects.into()),

@@ -10,6 +10,7 @@ use stoa_api::v1::flow_table_server::FlowTableServer;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
 use stoa_api::v1::ipfix_exporter_server::IpfixExporterServer;
 use stoa_api::v1::log_server::LogServer;
+use stoa_api::v1::login_table_server::LoginTableServer;
 use stoa_api::v1::nat_table_server::NatTableServer;
 use stoa_api::v1::punt_stream_server::PuntStreamServer;
 use stoa_api::v1::row_tables_server::RowTablesServer;
@@ -54,6 +55,7 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
     let audits = DesiredAuditServer::new(service.clone());
     let flows = FlowTableServer::new(service.clone());
     let nat = NatTableServer::new(service.clone());
+    let logins = LoginTableServer::new(service.clone());
     let ipfix = IpfixExporterServer::new(service.clone());
     let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     // Does nothing unless systemd started this process.
@@ -66,6 +68,7 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
         .add_service(audits)
         .add_service(flows)
         .add_service(nat)
+        .add_service(logins)
         .add_service(ipfix)
         .add_service(LogServer::new(LogService));
     // An open stream of a client must not keep the forwarder from ending.
@@ -139,7 +142,7 @@ pub(super) fn full() -> Status {
 }
 
 /// Differs between forwarders: time and process id.
-fn boot_id() -> u64 {
+pub(super) fn boot_id() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
     *BOOT.get_or_init(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -103,9 +103,14 @@ fn sip_hash<const WORDS: usize>([k0, k1]: [u64; 2], words: [u64; WORDS], last: u
 /// The lower 28 bits of the hash of what a cookie is for. `rest`: the client's number and the size.
 #[inline(always)]
 fn hash(key: [u64; 2], flow: &FlowKey, number: u32, size: u32) -> u32 {
+    whole_hash(key, flow, number, size.into()) as u32 & HASH
+}
+
+#[inline(always)]
+fn whole_hash(key: [u64; 2], flow: &FlowKey, number: u32, size: u64) -> u64 {
     // The upper byte is the length of the message, as SipHash pads it.
-    let last = |length: u64, vrf: u16| length << 56 | u64::from(size) << 16 | u64::from(vrf);
-    let whole = match &flow.tuple {
+    let last = |length: u64, vrf: u16| length << 56 | size << 16 | u64::from(vrf);
+    match &flow.tuple {
         Tuple::Ip4(it) => {
             let ends = u64::from(it.source) << 32 | u64::from(it.destination);
             let ports = u64::from(it.source_port) << 16 | u64::from(it.destination_port);
@@ -119,8 +124,17 @@ fn hash(key: [u64; 2], flow: &FlowKey, number: u32, size: u32) -> u32 {
             let words = [a, b, c, d, ports << 32 | u64::from(number)];
             sip_hash(key, words, last(40 + 7, flow.vrf))
         }
-    };
-    whole as u32 & HASH
+    }
+}
+
+/// In place of the number of a size: the hash is that of a server of the router itself.
+const SERVER: u64 = 8;
+
+/// The initial sequence numbers of a server of the router for the connection of a client, by the key of its packets:
+/// that of now, and that of the time step before or, once a step begins, of the one that follows.
+pub fn server_numbers(keys: &Keys, flow: &FlowKey) -> [u32; 2] {
+    let now = keys.current();
+    [now, now ^ 1].map(|at| whole_hash(keys.key(at), flow, 0, SERVER) as u32)
 }
 
 /// The number of the largest of [`SIZES`] that a client takes.

@@ -53,7 +53,7 @@ fn answer(
         return Err(Drop::IcmpNotAllowed);
     }
     let is_whole_tcp = view.header().protocol == protocol::TCP && !view.header().is_fragment();
-    if cause.is_of_acl() && is_whole_tcp {
+    if cause.resets() && is_whole_tcp {
         let reset = reset4(&view).ok_or_else(|| cause.drop(true))?;
         if !shared.policers.admit(cx, cause.class(), vector.rx_if[lane]) {
             return Err(Drop::IcmpLimited);
@@ -96,6 +96,7 @@ fn error(cause: IcmpCause) -> Error {
         | IcmpCause::AclInput
         | IcmpCause::AclOutput
         | IcmpCause::ZonePair
+        | IcmpCause::Login
         | IcmpCause::NoPort
         | IcmpCause::Quota => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,

@@ -52,7 +52,7 @@ fn answer(
     let interface = vector.rx_if[lane];
     let is_whole = upper.as_ref().filter(|upper| upper.fragment.is_none());
     let segment = is_whole.filter(|upper| upper.protocol == protocol::TCP);
-    if let Some(segment) = segment.filter(|_| cause.is_of_acl()) {
+    if let Some(segment) = segment.filter(|_| cause.resets()) {
         let reset = reset6(&view, segment.payload).ok_or_else(|| cause.drop(false))?;
         if !shared.policers.admit(cx, cause.class(), interface) {
             return Err(Drop::IcmpLimited);
@@ -107,6 +107,7 @@ fn error(cause: IcmpCause, pointer: u32) -> Error {
         IcmpCause::BeyondScope => Error::Unreachable(Unreachable::BeyondScope),
         IcmpCause::Prohibited
         | IcmpCause::RuleProhibited
+        | IcmpCause::Login
         | IcmpCause::AclInput
         | IcmpCause::AclOutput
         | IcmpCause::ZonePair

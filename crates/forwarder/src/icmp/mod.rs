@@ -63,6 +63,8 @@ pub enum IcmpCause {
     PrefixSubnet,
     /// The interface identifier of the address at this offset has none (RFC 6296 section 3.7).
     PrefixIdentifier(u16),
+    /// The host has not logged in.
+    Login,
 }
 
 impl IcmpCause {
@@ -72,9 +74,9 @@ impl IcmpCause {
         if matches!(self, Self::TooBig(_)) { Class::TooBig } else { Class::Error }
     }
 
-    /// Whether an access list rejects the packet: TCP segments get a reset.
-    pub fn is_of_acl(self) -> bool {
-        matches!(self, Self::AclInput | Self::AclOutput | Self::ZonePair)
+    /// Whether TCP segments get a reset: an access list rejects them, or their host has not logged in.
+    pub fn resets(self) -> bool {
+        matches!(self, Self::AclInput | Self::AclOutput | Self::ZonePair | Self::Login)
     }
 
     /// The value in the column.
@@ -106,6 +108,7 @@ impl IcmpCause {
             Self::Quota => 22,
             Self::PrefixSubnet => 23,
             Self::PrefixIdentifier(pointer) => 24 | u32::from(pointer) << 16,
+            Self::Login => 25,
         }
     }
 
@@ -137,6 +140,7 @@ impl IcmpCause {
             22 => Self::Quota,
             23 => Self::PrefixSubnet,
             24 => Self::PrefixIdentifier(value),
+            25 => Self::Login,
             _ => Self::NoRoute,
         }
     }
@@ -169,6 +173,7 @@ impl IcmpCause {
             Self::NoPort => Drop::Nat44NoPort,
             Self::Quota => Drop::Nat44Quota,
             Self::PrefixSubnet | Self::PrefixIdentifier(_) => Drop::Nptv6Unmappable,
+            Self::Login => Drop::LoginRequired,
         }
     }
 }
@@ -205,6 +210,7 @@ mod tests {
             IcmpCause::Quota,
             IcmpCause::PrefixSubnet,
             IcmpCause::PrefixIdentifier(24),
+            IcmpCause::Login,
         ];
         for cause in all {
             assert_eq!(IcmpCause::of(cause.code()), cause);

@@ -23,6 +23,7 @@ use crate::attributes::interface_flags::{FEATURES4, FORWARD4, IN_VRF, IP4};
 use crate::drops::Drop;
 use crate::flow;
 use crate::host_interface::{Payload, is_for_host4, to_host};
+use crate::login;
 use crate::shared::Shared;
 
 /// Next nodes besides those of the arc.
@@ -242,7 +243,12 @@ impl Ip4Input {
                     let mut next = self.not_unicast(reader, vector, lane, (reason, line));
                     let place = (shared, reader, self.worker);
                     if line & FEATURES4 != 0 {
-                        next = acl::beside_arc4(place, (vector, lane), (next, ERROR));
+                        let at = (shared, reader);
+                        let admitted = login::beside_arc4(at, (vector, lane), (next, ERROR));
+                        next = match admitted == next {
+                            true => acl::beside_arc4(place, (vector, lane), (next, ERROR)),
+                            false => admitted,
+                        };
                     }
                     if next == HOST_INTERFACE {
                         next = acl::pair_to_host4(place, (vector, lane), (next, ERROR));

@@ -22,6 +22,7 @@ use crate::drops::Drop;
 use crate::flow;
 use crate::host_interface::{Payload, is_for_host6, to_host};
 use crate::icmp::IcmpCause;
+use crate::login;
 use crate::shared::Shared;
 
 /// Next nodes besides those of the arc.
@@ -199,7 +200,10 @@ fn check_lane(
     let mut next = slow_path(tables, vector, lane, (packet.scope, line));
     let place = (shared, tables.reader, tables.worker);
     if line & FEATURES6 != 0 && matches!(next, LOCAL | HOST_INTERFACE) {
-        next = acl::beside_arc6(place, (vector, lane), (next, ERROR));
+        next = login::beside_arc6((shared, tables.reader), (vector, lane), (next, ERROR));
+        if next != ERROR {
+            next = acl::beside_arc6(place, (vector, lane), (next, ERROR));
+        }
     }
     if next == HOST_INTERFACE {
         next = acl::pair_to_host6(place, (vector, lane), (next, ERROR));

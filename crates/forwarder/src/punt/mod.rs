@@ -72,6 +72,8 @@ pub enum Class {
     Probe = 23,
     /// PCP and NAT-PMP of hosts that may ask for mappings.
     Pcp = 24,
+    /// HTTP of hosts that have not logged in, which workers answer.
+    Login = 25,
 }
 
 /// The policer of a class.
@@ -87,7 +89,7 @@ pub struct Limit {
 
 impl Class {
     /// All classes, each at the index of its number.
-    pub const ALL: [Class; 25] = [
+    pub const ALL: [Class; 26] = [
         Self::ArpReply,
         Self::Arp,
         Self::NdReply,
@@ -113,6 +115,7 @@ impl Class {
         Self::TestLink,
         Self::Probe,
         Self::Pcp,
+        Self::Login,
     ];
 
     /// The inverse of `as u16`.
@@ -148,6 +151,7 @@ impl Class {
             Self::TestLink => punts::test::LINK_CLASS,
             Self::Probe => punts::PROBE,
             Self::Pcp => "pcp",
+            Self::Login => "login",
         }
     }
 
@@ -185,6 +189,7 @@ impl Class {
             Self::TestLink => "frames that the controller echoes",
             Self::Probe => "answers to ping and traceroute of the router",
             Self::Pcp => "requests for mappings by PCP and NAT-PMP",
+            Self::Login => "HTTP of hosts that have not logged in",
             Self::Redirect => {
                 "packets that leave by the interface they came in, whose senders are redirected"
             }
@@ -217,6 +222,8 @@ impl Class {
             // A thousand hosts that begin at once. What a request costs is bounded: a search for a port that there is
             // not tries 256, once in a tick for each host.
             Self::Pcp => (500, 256, 2000),
+            // A page asks for some objects; workers answer all of them in microseconds.
+            Self::Login => (5000, 1000, 20_000),
             // One advertisement answers all solicitations within three seconds.
             Self::Solicitation => (100, 100, 1000),
             Self::Echo => (20_000, 2000, 100_000),
@@ -251,6 +258,7 @@ impl Class {
             Self::Fragment => Drop::FragmentLimited,
             Self::Listener => Drop::MldLimited,
             Self::Pcp => Drop::PcpLimited,
+            Self::Login => Drop::LoginLimited,
             Self::Test | Self::TestLink | Self::Probe => Drop::PuntLimited,
             Self::Icmp | Self::Echo | Self::Error | Self::TooBig | Self::Redirect => {
                 Drop::IcmpLimited

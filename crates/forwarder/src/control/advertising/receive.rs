@@ -143,6 +143,7 @@ mod tests {
             name_servers: (Vec::new(), 0),
             search: (Vec::new(), 0),
             nat64: Vec::new(),
+            captive_portal: String::new(),
         }
     }
 

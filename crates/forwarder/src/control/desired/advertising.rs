@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use stoa_api::login::is_redirect;
 use stoa_api::v1;
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::ipv6;
@@ -35,6 +36,8 @@ pub struct Advertisement {
     pub search: (Vec<String>, u32),
     /// Prefixes of NAT64.
     pub nat64: Vec<Nat64Prefix>,
+    /// The URI of the API of a captive portal; "": there is none.
+    pub captive_portal: String,
 }
 
 /// IPv4 router discovery on an interface.
@@ -61,6 +64,7 @@ impl Advertisement {
             name_servers: (&self.name_servers.0, self.name_servers.1),
             search: (&names, self.search.1),
             nat64: &self.nat64,
+            captive_portal: &self.captive_portal,
         };
         let mut fixed = self.fixed;
         if is_last {
@@ -124,6 +128,11 @@ pub(super) fn advertisement(
         let fix = "Use an IPv6 prefix of 96, 64, 56, 48, 40 or 32 bits, and a multiple of 8 up to 65,528 seconds.";
         errors.add(path.to_owned(), cause, fix);
     }
+    if !config.captive_portal.is_empty() && !is_redirect(&config.captive_portal) {
+        let cause = "advertises a captive portal whose address is wrong";
+        let fix = "Use https:// with at most 255 visible ASCII characters.";
+        errors.add(path.to_owned(), cause, fix);
+    }
     let preference = match config.preference() {
         v1::RouterPreference::Medium => 0,
         v1::RouterPreference::High => router_flag::HIGH,
@@ -149,6 +158,7 @@ pub(super) fn advertisement(
         name_servers: (servers, config.name_servers_s),
         search: (config.search.clone(), config.search_s),
         nat64,
+        captive_portal: config.captive_portal.clone(),
     };
     let nobody = Ipv6Addr::UNSPECIFIED;
     let pseudo = Pseudo::Ip6 { source: nobody, destination: nobody };

@@ -7,6 +7,7 @@ use stoa_engine::worker::Polling;
 use super::advertising::{advertisement, discovery};
 use super::change::{DesiredChange, add_once};
 use super::held::Held;
+use super::login::login;
 use super::virtual_router::virtual_routers;
 use super::{BUFFERS, Family, HostInterface, Interface, ValidationErrors, Workers, address, bits};
 use crate::kernel::Kernel;
@@ -64,6 +65,7 @@ impl DesiredChange {
             acls: interface.acls.as_ref().map(Into::into).unwrap_or_default(),
             zone: interface.zone.clone(),
             zone_syn_cookies: interface.zone_syn_cookies,
+            login: interface.login.as_ref().and_then(|it| login(it, &path, errors)),
         };
         let object = (interface.name.clone(), Some(checked));
         let fix = "Give each interface a unique name.";

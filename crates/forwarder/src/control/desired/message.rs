@@ -4,8 +4,8 @@ use stoa_api::v1;
 use stoa_wire::ndp::{Nat64Prefix, prefix_flag, router_flag};
 
 use super::{
-    AclRule, AclRuleKey, AclSets, Advertisement, Discovery, Family, Fragments, Interface, Prefix,
-    VirtualRouter, flow_profile,
+    AclRule, AclRuleKey, AclSets, Advertisement, Discovery, Family, Fragments, Interface, Login,
+    Prefix, VirtualRouter, flow_profile,
 };
 use crate::acl::Action;
 use crate::bfd::session::Config;
@@ -39,6 +39,7 @@ pub(in crate::control) fn interface(name: &str, interface: &Interface) -> v1::In
         acls: (interface.acls != AclSets::default()).then(|| acl_sets(&interface.acls)),
         zone: interface.zone.clone(),
         zone_syn_cookies: interface.zone_syn_cookies,
+        login: interface.login.as_ref().map(Login::message),
         ..v1::Interface::default()
     }
 }
@@ -180,6 +181,7 @@ pub(in crate::control) fn advertisement(it: &Advertisement) -> v1::RouterAdverti
         search: it.search.0.clone(),
         search_s: it.search.1,
         nat64_prefixes: it.nat64.iter().map(nat64_prefix).collect(),
+        captive_portal: it.captive_portal.clone(),
     }
 }
 

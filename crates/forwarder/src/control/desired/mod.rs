@@ -12,6 +12,7 @@ mod flow_profile;
 mod held;
 mod interface;
 mod ipfix;
+mod login;
 pub(in crate::control) mod message;
 mod nat;
 mod nptv6;
@@ -30,6 +31,7 @@ pub use advertising::{Advertisement, Discovery};
 pub use change::{Changes, DesiredChange};
 pub use flow_limits::FlowLimits;
 pub(in crate::control) use held::Held;
+pub use login::Login;
 pub(in crate::control) use nat::NatAlgs;
 pub use nat::{Nat, NatBackend, NatBlocks, NatMapping, NatPolicy, NatRemote, PortControl};
 pub use nptv6::NptPrefix;
@@ -166,6 +168,8 @@ pub struct Interface {
     pub zone: String,
     /// From how many half-open connections to its zone on SYN cookies are sent; `None`: never.
     pub zone_syn_cookies: Option<u32>,
+    /// What hosts may do that have not logged in; `None`: they need not.
+    pub login: Option<Login>,
 }
 
 /// The host interface of an interface.
@@ -202,6 +206,7 @@ impl Interface {
             acls: _,
             zone: _,
             zone_syn_cookies: _,
+            login: _,
         } = self;
         (parent, tags, host_interface, cross_connect)
             == (&other.parent, &other.tags, &other.host_interface, &other.cross_connect)

@@ -100,7 +100,7 @@ impl NatTable for Service {
 
 impl Service {
     /// Asks the forwarder; `None`: it has no configuration yet.
-    async fn on_state<T: Send + 'static>(
+    pub(in crate::control) async fn on_state<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&mut ForwarderState) -> T + Send + 'static,
     ) -> Result<Option<T>, Status> {

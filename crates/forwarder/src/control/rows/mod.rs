@@ -6,11 +6,12 @@
 mod stream;
 mod test_rows;
 
-use stoa_api::{rows, v1};
+use stoa_api::{login, rows, v1};
 use stoa_delta::{Audit, Receiver, Summary, Superseded, Table, Update};
 
 use super::capability::{Capability, Start, Verbs};
 use super::forwarder_state::ForwarderState;
+use super::login::LoginRows;
 
 /// A table that a capability offers.
 struct Offer {
@@ -23,12 +24,20 @@ struct Offer {
 }
 
 /// The tables of all capabilities.
-const TABLES: &[Offer] = &[Offer {
-    name: rows::test::TABLE,
-    format: rows::test::FORMAT,
-    is_hidden: true,
-    make: || Box::new(Receiver::new(test_rows::TestRows::default())),
-}];
+const TABLES: &[Offer] = &[
+    Offer {
+        name: login::TABLE,
+        format: login::FORMAT,
+        is_hidden: true,
+        make: || Box::new(Receiver::new(LoginRows)),
+    },
+    Offer {
+        name: rows::test::TABLE,
+        format: rows::test::FORMAT,
+        is_hidden: true,
+        make: || Box::new(Receiver::new(test_rows::TestRows::default())),
+    },
+];
 
 /// The rows of all capabilities, in the order of [`TABLES`]. Empty while one of them works with the rest of the state.
 #[derive(Default)]
