@@ -27,6 +27,7 @@ use crate::config::routes::Key;
 use crate::configuration::Configuration;
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::{LearnedStatistics, TableHandle};
+use crate::login::Logins;
 use crate::punt_stream::Punts;
 use crate::rib::RouteAnnotation;
 use crate::route_sources::RouteSourceStates;
@@ -104,6 +105,8 @@ pub struct ForwarderConnection {
     learned: OnceLock<TableHandle>,
     /// The rows of capabilities.
     rows: RowTables,
+    /// Hosts that have logged in.
+    logins: Logins,
     /// Protocols in the controller.
     punts: Punts,
     /// What happened recently: traffic and log messages.
@@ -132,6 +135,7 @@ impl ForwarderConnection {
             route_sources: Arc::default(),
             learned: OnceLock::new(),
             rows,
+            logins: Logins::default(),
             punts,
             recent,
             hash_seed: 0,
@@ -156,6 +160,11 @@ impl ForwarderConnection {
     /// The rows of capabilities.
     pub fn rows(&self) -> &RowTables {
         &self.rows
+    }
+
+    /// Hosts that have logged in.
+    pub fn logins(&self) -> &Logins {
+        &self.logins
     }
 
     /// Protocols in the controller.

@@ -21,6 +21,7 @@ use crate::capability::list;
 use crate::config::addresses::Addressing;
 use crate::config::data_path::predicate;
 use crate::config::management::Management;
+use crate::config::model::Login;
 use crate::config::route_sources::RouteSourceConfig;
 use crate::config::routes::{FloatingStaticRoutes, Key};
 use crate::config::{self, Interfaces, host_bits};
@@ -74,6 +75,8 @@ pub struct Configuration {
     pub kernel_tables: Arc<[(String, u32)]>,
     /// Users, access rules and servers of the management.
     pub management: Arc<Management>,
+    /// The portal where hosts log in, and their users.
+    pub login: Arc<Login>,
 }
 
 impl Configuration {
@@ -188,6 +191,7 @@ impl Configuration {
             route_sources: translated.route_sources.into(),
             kernel_tables: translated.kernel_tables.into(),
             management: Arc::new(translated.management),
+            login: Arc::new(translated.login),
         })
     }
 

@@ -4,7 +4,7 @@
 //! metrics; `config` translates what is not in that list yet. `rib` resolves its routes, `configuration` has the
 //! whole, and `apply` sends it to the forwarder. `datastore` has the transactions, `operator` the service for
 //! management tools, `service` the process, and `supervise` the parent process of controller and forwarder.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod acl;
 pub mod apply;
@@ -30,6 +30,7 @@ pub mod learned;
 pub mod linux;
 mod lock;
 mod logging;
+pub mod login;
 mod management;
 mod merged_routes;
 pub mod metrics;

@@ -14,6 +14,7 @@ use crate::capability::NatFacts;
 use crate::flow_counts;
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::RouteSourceSummary;
+use crate::login::Listed;
 use crate::merged_routes::MergedRoutes;
 use crate::rib;
 use crate::route_sources::RouteSourceStatistics;
@@ -39,6 +40,8 @@ pub enum StateSection {
     Nat,
     /// Export by IPFIX.
     Ipfix,
+    /// Hosts that have logged in.
+    Logins,
     /// How many flows there are of each state: all of them are counted.
     Flows,
     /// Version, process, and whether the forwarder is in sync.
@@ -59,7 +62,7 @@ pub enum StateSection {
 
 impl StateSection {
     /// All sections except routes, neighbours and flows, of which there may be very many.
-    pub const OVERVIEW: [StateSection; 14] = [
+    pub const OVERVIEW: [StateSection; 15] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
         StateSection::RouteSources,
@@ -67,6 +70,7 @@ impl StateSection {
         StateSection::Acls,
         StateSection::Nat,
         StateSection::Ipfix,
+        StateSection::Logins,
         StateSection::Program,
         StateSection::Workers,
         StateSection::Nodes,
@@ -115,6 +119,7 @@ pub struct OperationalState {
     /// With the time when its counters began.
     pub nat: Option<(v1::ListNatReply, u64)>,
     pub ipfix: Option<v1::ListIpfixReply>,
+    pub logins: Listed,
     pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
@@ -223,6 +228,9 @@ impl OperationalState {
         if is(StateSection::Ipfix) && connection.exports() {
             let listed = connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await?;
             operational.ipfix = Some(listed.into_inner());
+        }
+        if is(StateSection::Logins) {
+            operational.logins = connection.logins().list();
         }
         if is(StateSection::Flows) {
             let all = v1::FlowFilter::default();

@@ -7,6 +7,8 @@ mod configuration;
 mod flows;
 mod held;
 mod inactive;
+mod listed;
+mod logins;
 mod nat;
 mod printed;
 mod reload;
@@ -20,7 +22,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stoa_api::text::by_number;
 use stoa_api::v1;
 use stoa_api::v1::operator_server::Operator;
 use tokio_stream::Stream;
@@ -103,12 +104,7 @@ impl Operator for Service {
         &self,
         request: Request<v1::ListInterfacesRequest>,
     ) -> Answer<v1::ListInterfacesReply> {
-        let listed = self.connection.client().list_interfaces(request.into_inner()).await;
-        let mut reply = listed.map_err(failed)?;
-        let interfaces = &mut reply.get_mut().interfaces;
-        self.cleared.subtract(interfaces);
-        interfaces.sort_by(|one, other| by_number(&one.name, &other.name));
-        Ok(reply)
+        self.interfaces(request.into_inner()).await
     }
 
     async fn clear_counters(
@@ -230,11 +226,18 @@ impl Operator for Service {
     }
 
     async fn show_ipfix(&self, _: Request<v1::ListIpfixRequest>) -> Answer<v1::ListIpfixReply> {
-        if !self.connection.exports() {
-            return Ok(Response::new(v1::ListIpfixReply::default()));
-        }
-        let listed = self.connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await;
-        listed.map_err(failed)
+        self.ipfix().await
+    }
+
+    async fn show_logins(&self, _: Request<v1::ShowLoginsRequest>) -> Answer<v1::ShowLoginsReply> {
+        Ok(Response::new(self.logins()))
+    }
+
+    async fn clear_logins(
+        &self,
+        request: Request<v1::ClearLoginsRequest>,
+    ) -> Answer<v1::ClearLoginsReply> {
+        Ok(Response::new(Service::clear_logins(self, request.get_ref())))
     }
 
     async fn show_nat_mappings(

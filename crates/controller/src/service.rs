@@ -146,6 +146,7 @@ pub async fn run<T>(
         () = datastore.run_saver() => Ok(()),
         () = learned.watch() => Ok(()),
         () = connection.rows().watch() => Ok(()),
+        () = connection.logins().run(&connection, &options.state) => Ok(()),
         () = connection.watch_desired() => Ok(()),
         () = connection.punts().run() => Ok(()),
         () = connection.recent.run() => Ok(()),

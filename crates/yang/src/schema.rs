@@ -40,6 +40,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("stoa-ip", &[]),
     ("stoa-ipfix", &[]),
     ("stoa-logging", &[]),
+    ("stoa-login", &[]),
     ("stoa-management", &[]),
     ("stoa-host-interface", &[]),
     ("stoa-nat", &[]),

@@ -1,8 +1,10 @@
 //! Clients of the services of the forwarder.
 
+use stoa_api::MESSAGE_LIMIT_BYTES;
 use stoa_api::v1::flow_table_client::FlowTableClient;
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::ipfix_exporter_client::IpfixExporterClient;
+use stoa_api::v1::login_table_client::LoginTableClient;
 use stoa_api::v1::nat_table_client::NatTableClient;
 use tonic::transport::Channel;
 
@@ -22,6 +24,11 @@ impl ForwarderConnection {
     /// A client for address translation.
     pub fn nat_client(&self) -> NatTableClient<Channel> {
         NatTableClient::new(self.channel.clone())
+    }
+
+    /// A client for counters of logins.
+    pub fn login_client(&self) -> LoginTableClient<Channel> {
+        LoginTableClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_LIMIT_BYTES)
     }
 
     /// A client for the export by IPFIX.

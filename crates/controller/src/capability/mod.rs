@@ -15,6 +15,7 @@ pub use crate::config::settings::Settings;
 pub use crate::config::{Translated, interface_path};
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::RouteSourceSummary;
+use crate::login::Listed;
 pub use crate::metrics::page::Page;
 use crate::route_sources::RouteSourceStatistics;
 
@@ -148,6 +149,8 @@ pub struct Facts<'a> {
     pub nat: Option<NatFacts<'a>>,
     /// The export by IPFIX.
     pub ipfix: Option<&'a v1::ListIpfixReply>,
+    /// The hosts that have logged in.
+    pub logins: Option<&'a Listed>,
     /// Drops by reason.
     pub drops: Option<&'a [v1::DropState]>,
     /// The workers.

@@ -173,6 +173,7 @@ fn one(
         acls: None,
         zone: String::new(),
         zone_syn_cookies: None,
+        login: None,
     }
 }
 

@@ -31,7 +31,7 @@ pub use data_path::interface_path;
 pub use interfaces::{Interfaces, has_address};
 use management::Management;
 use model::Vrf;
-pub use model::{management, route_sources};
+pub use model::{login, management, route_sources};
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
 use settings::Settings;
@@ -53,6 +53,8 @@ pub struct Translated {
     pub kernel_tables: Vec<(String, u32)>,
     /// Users, access rules and servers of the management.
     pub management: Management,
+    /// The portal where hosts log in, and their users.
+    pub login: model::Login,
 }
 
 impl Translated {
@@ -105,6 +107,15 @@ pub(crate) fn translate(
         flow_limits: None,
     };
     let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
-    let management = Management::default();
-    Translated { desired, addressing, statics, floating, route_sources, kernel_tables, management }
+    let (management, login) = Default::default();
+    Translated {
+        desired,
+        addressing,
+        statics,
+        floating,
+        route_sources,
+        kernel_tables,
+        management,
+        login,
+    }
 }

@@ -7,6 +7,7 @@ mod acl;
 mod bfd;
 mod hosts;
 mod logging;
+pub mod login;
 pub mod management;
 mod nat;
 mod policy;
@@ -18,6 +19,7 @@ pub use acl::*;
 pub use bfd::*;
 pub use hosts::*;
 pub use logging::*;
+pub use login::*;
 pub use nat::*;
 pub use policy::*;
 pub use ports::*;
@@ -50,6 +52,8 @@ pub struct Model {
     pub nat: Nat,
     #[serde(rename = "stoa-ipfix:ipfix")]
     pub ipfix: v1::Ipfix,
+    #[serde(rename = "stoa-login:login")]
+    pub login: Login,
     #[serde(rename = "ietf-netconf-acm:nacm")]
     pub access: management::Access,
 }
@@ -98,6 +102,8 @@ pub struct Interface {
     pub host_interface: Option<KernelDevice>,
     #[serde(rename = "stoa-interfaces:cross-connect", default)]
     pub cross_connect: String,
+    #[serde(rename = "stoa-login:login")]
+    pub login: Option<InterfaceLogin>,
     #[serde(rename = "stoa-bfd:bfd", default)]
     pub bfd: Bfd,
     #[serde(rename = "ietf-ip:ipv4")]

@@ -55,6 +55,11 @@ impl ChangedPart<'_> {
         self.paths.iter().all(|path| is_own_leaf(path))
     }
 
+    /// Whether it changes the portal where hosts log in: all interfaces where they have to have its address.
+    fn changes_login(&self) -> bool {
+        self.paths.iter().any(|path| path.starts_with("/stoa-login:login"))
+    }
+
     /// Whether it changes where access lists are attached. An interface that loses its attachment point is not in the
     /// part, which has the interfaces that it still refers to.
     fn attaches_access_lists(&self) -> bool {
@@ -74,7 +79,7 @@ impl Configuration {
         bulk: Bulk,
         part: ChangedPart<'_>,
     ) -> Option<Configuration> {
-        if bulk.interfaces && part.attaches_access_lists() {
+        if bulk.interfaces && (part.attaches_access_lists() || part.changes_login()) {
             return None;
         }
         let changed = match bulk.interfaces && part.has_own_leafs_only() {
@@ -160,6 +165,7 @@ impl Configuration {
             route_sources: new.route_sources.into(),
             kernel_tables: new.kernel_tables.into(),
             management: Arc::new(new.management),
+            login: Arc::new(new.login),
         })
     }
 

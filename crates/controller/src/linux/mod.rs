@@ -16,6 +16,8 @@ pub mod netns;
 pub mod peer;
 pub mod routes;
 pub mod rules;
+#[allow(unsafe_code)]
+pub mod saved_syn;
 pub(crate) mod shared_namespaces;
 pub mod socket;
 pub mod spare_queues;

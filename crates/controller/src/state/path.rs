@@ -40,6 +40,7 @@ fn request(path: &str) -> StateRequest {
         "acls" => access_lists(second),
         "nat" => StateRequest::of(&[StateSection::Nat]),
         "ipfix" => StateRequest::of(&[StateSection::Ipfix]),
+        "logins" => StateRequest::of(&[StateSection::Logins]),
         "vrrp" => StateRequest::of(&[StateSection::Interfaces, StateSection::Drops]),
         _ => StateRequest::of(&[]),
     }

@@ -1,0 +1,32 @@
+//! What the forwarder lists, as operators see it: interfaces, and the export by IPFIX.
+
+use stoa_api::text::by_number;
+use stoa_api::v1;
+use tonic::{Response, Status};
+
+use super::Service;
+use crate::call_error::failed;
+
+impl Service {
+    /// The interfaces in their order, with counters since they were cleared.
+    pub(super) async fn interfaces(
+        &self,
+        request: v1::ListInterfacesRequest,
+    ) -> Result<Response<v1::ListInterfacesReply>, Status> {
+        let listed = self.connection.client().list_interfaces(request).await;
+        let mut reply = listed.map_err(failed)?;
+        let interfaces = &mut reply.get_mut().interfaces;
+        self.cleared.subtract(interfaces);
+        interfaces.sort_by(|one, other| by_number(&one.name, &other.name));
+        Ok(reply)
+    }
+
+    /// The export by IPFIX; nothing where nothing is exported.
+    pub(super) async fn ipfix(&self) -> Result<Response<v1::ListIpfixReply>, Status> {
+        if !self.connection.exports() {
+            return Ok(Response::new(v1::ListIpfixReply::default()));
+        }
+        let listed = self.connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await;
+        listed.map_err(failed)
+    }
+}
