@@ -12,6 +12,7 @@ pub mod capture;
 pub mod gnmi;
 mod machine;
 pub mod nacm;
+pub mod portal;
 pub mod restconf;
 pub mod server;
 #[cfg(test)]
@@ -48,6 +49,7 @@ impl Northbound {
         match runtime {
             Ok(runtime) => {
                 let state = Arc::default();
+                runtime.spawn(portal::run(datastore.clone(), of_ports.clone()));
                 runtime.spawn(server::run(datastore, Arc::clone(&state), of_ports));
                 Northbound { runtime: Some(runtime), state }
             }

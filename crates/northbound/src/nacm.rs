@@ -23,6 +23,8 @@ const SECRETS: &[&[&str]] = &[
         "stoa-management:server",
         "stoa-management:shared-secret",
     ],
+    &["stoa-login:login", "stoa-login:user", "stoa-login:password-hash"],
+    &["stoa-login:login", "stoa-login:radius", "stoa-login:server", "stoa-login:shared-secret"],
     &[
         "ietf-interfaces:interfaces",
         "ietf-interfaces:interface",
@@ -41,6 +43,8 @@ const DENY_CALL: &[(&str, &[&str])] = &[
     ("stoa-datastore", &["confirm", "cancel", "discard", "rollback"]),
     // Captured packets are the users' communication.
     ("stoa-forwarder", &["capture"]),
+    // They decide who may use the network.
+    ("stoa-login", &["log-in", "log-out"]),
     // Messages name what the configuration has, whoever may read it.
     ("stoa-logging", &["recent-messages"]),
 ];

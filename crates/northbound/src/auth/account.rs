@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use stoa_controller::config::management::{Management, Radius, User};
 
+use super::radius::packet::Grants;
 use super::secret;
 
 /// A user with the proof of the login.
@@ -15,18 +16,22 @@ pub struct Account {
     pub fingerprint: String,
     /// The digest by which the login is checked again.
     pub digest: String,
+    /// What a RADIUS server grants a host.
+    pub grants: Grants,
 }
 
 impl Account {
     /// A user of the configuration.
     pub fn local(user: &User) -> Account {
         let fingerprint = Account::fingerprint(user);
-        Account { user: user.clone(), digest: fingerprint.clone(), fingerprint }
+        let grants = Grants::default();
+        Account { user: user.clone(), digest: fingerprint.clone(), fingerprint, grants }
     }
 
     /// A user that a RADIUS server accepted, with the digest of the credentials.
     pub fn from_radius(user: User, settings: &Radius, digest: String) -> Account {
-        Account { user, fingerprint: Account::radius_fingerprint(settings), digest }
+        let (fingerprint, grants) = (Account::radius_fingerprint(settings), Grants::default());
+        Account { user, fingerprint, digest, grants }
     }
 
     /// A text that changes with the password of a user.

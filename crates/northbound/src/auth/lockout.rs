@@ -5,11 +5,11 @@
 //! is not delayed by its neighbours: guessing cannot lock an operator out.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::server::source::{Scope, Source, client, sources};
+use crate::server::source::{self, Scope, Source, client, is_host};
 
 /// The longest delay of a client.
 const DELAY_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -58,7 +58,15 @@ fn free(scope: Scope) -> [u32; 2] {
         Scope::Client => [3, 20],
         Scope::Customer => [12, 80],
         Scope::Site => [48, 320],
+        // Whoever changes its MAC address is another host; what one guesses does not concern other users.
+        Scope::Hosts => [20, u32::MAX],
     }
+}
+
+/// The sources where failures from an address count: for a host that logs in, all hosts too.
+fn sources(from: IpAddr) -> impl Iterator<Item = Source> {
+    let all = is_host(from).then_some((Scope::Hosts, IpAddr::V6(Ipv6Addr::UNSPECIFIED)));
+    source::sources(from).chain(all)
 }
 
 impl Lockout {
@@ -170,7 +178,7 @@ fn count(
         let doublings = (entry.count - free - 1).min(20);
         let limit = match scope {
             Scope::Client => DELAY_LIMIT,
-            Scope::Customer | Scope::Site => DELAY_LIMIT_OF_NETWORK,
+            Scope::Customer | Scope::Site | Scope::Hosts => DELAY_LIMIT_OF_NETWORK,
         };
         entry.until = now + Duration::from_secs(1 << doublings).min(limit);
     }

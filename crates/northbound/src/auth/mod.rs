@@ -4,6 +4,7 @@ pub mod account;
 pub mod attempt_queue;
 pub mod lockout;
 pub mod password;
+mod password_login;
 pub mod radius;
 pub mod secret;
 pub mod sessions;
@@ -16,16 +17,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, Method};
-use stoa_controller::config::management::{Management, Radius, User};
+use stoa_controller::config::management::{Management, User};
 
+use crate::server::source::of_host;
 use account::Account;
-use attempt_queue::AttemptQueues;
-use lockout::Lockout;
-use password::Passwords;
-use radius::{NoRadiusReply, Servers};
+pub use password_login::PasswordLogin;
 use sessions::Sessions;
 use setup::Setup;
 use tokens::Tokens;
@@ -37,6 +36,20 @@ pub struct Peer {
     pub address: IpAddr,
     /// The common name of its verified certificate.
     pub certificate: Option<String>,
+    /// The source MAC address of the frame that has opened the connection, if the listener keeps it.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl Peer {
+    /// A client of which the address alone is known.
+    pub fn at(address: IpAddr) -> Self {
+        Self { address, certificate: None, mac: None }
+    }
+
+    /// What limits of the portal count by: the host, or else the address.
+    pub fn source(&self) -> IpAddr {
+        self.mac.map_or(self.address, of_host)
+    }
 }
 
 /// How a client was authenticated.
@@ -82,38 +95,6 @@ pub enum Denied {
     NoRadiusReply(String),
     /// The session cookie came without the header of our own page.
     CrossSite(String),
-}
-
-/// The parts of a password login. A login goes on when the client disconnects.
-#[derive(Debug, Default)]
-struct PasswordLogin {
-    passwords: Passwords,
-    servers: Servers,
-    lockout: Lockout,
-    attempts: AttemptQueues,
-    /// Logins that RADIUS servers decide. They may wait long and must not delay users of the configuration.
-    radius_attempts: AttemptQueues,
-}
-
-/// Where a password is verified.
-#[derive(Debug)]
-enum PasswordSource {
-    /// The hash of this user; `None`: unknown user, for whom the hash of another one is compared.
-    Hash(Option<User>, Option<String>),
-    /// These RADIUS servers.
-    Servers(Radius),
-}
-
-impl PasswordSource {
-    /// Users of the configuration take precedence over RADIUS.
-    fn of(management: &Management, name: &str, passwords: &Passwords) -> PasswordSource {
-        let user = find(management, name);
-        if user.is_some() || management.radius.server.is_empty() || !is_name(name) {
-            let other = passwords.other(name, &management.user);
-            return PasswordSource::Hash(user.cloned(), other);
-        }
-        PasswordSource::Servers(management.radius.clone())
-    }
 }
 
 /// Whether this is a valid user name, as in the list of users.
@@ -204,19 +185,7 @@ impl Authenticator {
         name: &str,
         password: &str,
     ) -> Result<Account, Denied> {
-        let source = PasswordSource::of(management, name, &self.login.passwords);
-        // Recently verified credentials are no guess: an attacker at the same address cannot lock them out.
-        if let Some(account) = self.login.was_verified(name, password, &source) {
-            self.login.lockout.succeeded(name, peer.address, Instant::now());
-            return Ok(account);
-        }
-        let (login, from) = (Arc::clone(&self.login), peer.address);
-        let (name, password) = (name.to_owned(), password.to_owned());
-        let claimed = name.clone();
-        // A task of its own: the attempt counts even when the client disconnects.
-        let tried =
-            tokio::spawn(async move { login.try_password(from, &name, &password, &source).await });
-        tried.await.unwrap_or(Err(Denied::Busy(claimed)))
+        self.login.log_in(management, (peer.address, None), name, password).await
     }
 
     /// Checks the same client again, with its current rights; `None`: its credentials are no longer valid.
@@ -280,94 +249,8 @@ impl Authenticator {
     }
 }
 
-impl PasswordLogin {
-    /// The account, if these credentials were verified recently.
-    fn was_verified(&self, name: &str, password: &str, source: &PasswordSource) -> Option<Account> {
-        match source {
-            PasswordSource::Hash(user, _) => {
-                let user = user.as_ref()?;
-                let hash = user.password_hash.as_deref();
-                let was_verified = self.passwords.was_verified(name, password, hash);
-                was_verified.then(|| Account::local(user))
-            }
-            PasswordSource::Servers(settings) => {
-                self.servers.was_verified(settings, name, password)
-            }
-        }
-    }
-
-    /// One attempt, after those before it in the queue. A locked-out client is refused without a comparison.
-    async fn try_password(
-        &self,
-        from: IpAddr,
-        name: &str,
-        password: &str,
-        source: &PasswordSource,
-    ) -> Result<Account, Denied> {
-        let wait = || match self.lockout.wait(name, from, Instant::now()) {
-            Some(wait) => Err(Denied::Wait(name.to_owned(), wait)),
-            None => Ok(()),
-        };
-        wait()?;
-        let busy = || Denied::Busy(name.to_owned());
-        let attempts = match source {
-            PasswordSource::Hash(..) => &self.attempts,
-            PasswordSource::Servers(_) => &self.radius_attempts,
-        };
-        let is_known = self.lockout.is_known(name, from, Instant::now());
-        let slot = attempts.slot(from, is_known || from.is_loopback()).ok_or_else(busy)?;
-        let _turn = slot.turn.acquire().await.map_err(|_| busy())?;
-        let account = match self.was_verified(name, password, source) {
-            Some(account) => Some(account),
-            None => {
-                wait()?;
-                self.compare(from, name, password, source).await?
-            }
-        };
-        let account = account.ok_or_else(|| self.wrong(name, from))?;
-        self.lockout.succeeded(name, from, Instant::now());
-        Ok(account)
-    }
-
-    async fn compare(
-        &self,
-        from: IpAddr,
-        name: &str,
-        password: &str,
-        source: &PasswordSource,
-    ) -> Result<Option<Account>, Denied> {
-        match source {
-            PasswordSource::Hash(user, other) => {
-                let hash = user.as_ref().and_then(|user| user.password_hash.as_deref());
-                let is_right = self.passwords.check(name, password, (hash, other.as_deref())).await;
-                Ok(user.as_ref().filter(|_| is_right).map(Account::local))
-            }
-            PasswordSource::Servers(settings) => {
-                let asked = self.servers.ask(settings, from, name, password).await;
-                asked.map_err(|NoRadiusReply| Denied::NoRadiusReply(name.to_owned()))
-            }
-        }
-    }
-
-    fn wrong(&self, name: &str, from: IpAddr) -> Denied {
-        let delay = self.lockout.failed(name, from, Instant::now());
-        tracing::warn!(
-            user = name.chars().take(64).collect::<String>(),
-            %from,
-            delay_s = delay.as_secs(),
-            "login failed"
-        );
-        Denied::Wrong(name.to_owned(), delay)
-    }
-}
-
 fn find<'a>(management: &'a Management, name: &str) -> Option<&'a User> {
     management.user.iter().find(|user| user.name == name)
-}
-
-/// Base64 for URLs.
-fn encoded(bytes: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 fn identity(user: &User, proof: Proof, digest: String) -> Identity {

@@ -15,9 +15,21 @@ pub fn random() -> [u8; 32] {
     bytes
 }
 
+/// A random number.
+pub fn number() -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&random()[..8]);
+    u64::from_le_bytes(bytes)
+}
+
+/// Base64 for URLs.
+pub fn encoded(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
 /// A random secret that fits into a header or a cookie.
 pub fn text() -> String {
-    URL_SAFE_NO_PAD.encode(random())
+    encoded(&random())
 }
 
 /// SHA-256 of the concatenated parts.
@@ -33,7 +45,7 @@ pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
 
 /// The stored form of a random secret. It has 256 bits, so a plain digest cannot be reversed by guessing.
 pub fn kept(secret: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest(&[secret.as_bytes()]))
+    encoded(&digest(&[secret.as_bytes()]))
 }
 
 /// Whether two texts are equal, in constant time.

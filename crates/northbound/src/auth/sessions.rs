@@ -89,7 +89,8 @@ impl StoredSession {
         let before = (passed(self.since_unix_s)?, passed(self.last_unix_s)?);
         let StoredSession { user: name, groups: group, admin, fingerprint, .. } = self;
         let user = User { name, password_hash: None, group, admin };
-        let account = Account { user, fingerprint, digest: String::new() };
+        let (digest, grants) = Default::default();
+        let account = Account { user, fingerprint, digest, grants };
         let session = Session { account, since: now, last: now, before };
         (!session.is_over(now)).then_some((self.digest, session))
     }

@@ -1,5 +1,7 @@
 //! Authentication by each kind of credentials.
 
+use stoa_controller::config::management::Radius;
+
 use super::*;
 
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -34,7 +36,7 @@ fn testbed() -> Testbed {
 
 impl Testbed {
     async fn ask(&self, method: Method, pairs: &[(&str, String)]) -> Result<Identity, Denied> {
-        let peer = Peer { address: HERE, certificate: None };
+        let peer = Peer::at(HERE);
         self.authenticator.identify(&self.management, &peer, &method, &headers(pairs)).await
     }
 }
@@ -105,7 +107,7 @@ async fn a_certificate_authenticates_the_user_of_its_common_name() {
     let mut management = testbed.management.clone();
     management.https.client_ca = Some("/ca.pem".into());
     let ask = async |management: &Management, name: &str| {
-        let peer = Peer { address: HERE, certificate: Some(name.into()) };
+        let peer = Peer { certificate: Some(name.into()), ..Peer::at(HERE) };
         let fields = HeaderMap::new();
         testbed.authenticator.identify(management, &peer, &Method::PUT, &fields).await
     };
@@ -144,7 +146,7 @@ async fn guesses_do_not_lock_out_a_verified_user_of_the_same_address() {
     let tokens = &testbed.authenticator.tokens;
     let made = tokens.make(bob, "x", Duration::from_secs(60), SystemTime::now()).await;
     for turn in 0..30 {
-        testbed.authenticator.wrong(&turn.to_string(), &Peer { address: HERE, certificate: None });
+        testbed.authenticator.wrong(&turn.to_string(), &Peer::at(HERE));
     }
     assert!(matches!(
         testbed.ask(Method::GET, &[basic_header("bob:x")]).await,
@@ -178,7 +180,7 @@ async fn a_radius_server_authenticates_unconfigured_users() {
     }
     assert_eq!(*response.borrow(), 1);
 
-    let peer = Peer { address: HERE, certificate: None };
+    let peer = Peer::at(HERE);
     let account =
         testbed.authenticator.log_in(&testbed.management, &peer, "carl", "pass").await.unwrap();
     let cookie = testbed.authenticator.sessions.begin(&account, 10, Instant::now());

@@ -18,6 +18,9 @@ pub(super) const DENY_WRITE: &[&[&str]] = &[
     &["stoa-ipfix:ipfix", "stoa-ipfix:collector"],
     // Its servers receive the log, which only administrators may read.
     &["stoa-logging:logging", "stoa-logging:syslog"],
+    // They decide who may use the network, and name files.
+    &[INTERFACES, INTERFACE, "stoa-login:login"],
+    &["stoa-login:login"],
     // Users and RADIUS servers make administrators, whom no rule restricts.
     &["stoa-management:management"],
 ];

@@ -11,6 +11,7 @@ pub mod data;
 pub mod fault;
 pub mod keys;
 pub mod library;
+mod logins;
 pub mod media;
 mod openapi;
 pub mod operation;

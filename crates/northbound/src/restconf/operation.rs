@@ -17,6 +17,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ),
     ("stoa-forwarder", &["find-routes", "traffic-history", "capture"]),
     ("stoa-logging", &["recent-messages"]),
+    ("stoa-login", &["log-in", "log-out"]),
 ];
 
 /// The input of an operation.

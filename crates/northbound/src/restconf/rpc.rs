@@ -13,6 +13,7 @@ use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterF
 use super::body;
 use super::call::{Call, not_allowed, only_read, options};
 use super::fault::{Fault, Faults, NAMESPACE};
+use super::logins;
 use super::media::Media;
 use super::operation::{Input, MODULE, OPERATIONS, allow_confirm};
 use super::permitted;
@@ -175,6 +176,8 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
         "find-routes" => Ok(Some(read_only::find_routes(call, input).await?)),
         "traffic-history" => Ok(Some(recent::traffic_history(call, input)?)),
         "recent-messages" => Ok(Some(recent::log_messages(call, input).await)),
+        "log-in" => logins::log_in(call, input).map(|()| None),
+        "log-out" => Ok(Some(logins::log_out(call, input)?)),
         "capture" => Ok(Some(read_only::capture(call, input).await?)),
         _ => {
             let list: Vec<Value> = datastore

@@ -223,7 +223,7 @@ pub fn authenticate_connection(parts: &Parts) {
 
 /// The peer of the connection. Requests of the program itself have none.
 pub fn peer(parts: &Parts) -> Peer {
-    let nowhere = Peer { address: std::net::Ipv4Addr::UNSPECIFIED.into(), certificate: None };
+    let nowhere = Peer::at(std::net::Ipv4Addr::UNSPECIFIED.into());
     parts.extensions.get::<Peer>().cloned().unwrap_or(nowhere)
 }
 

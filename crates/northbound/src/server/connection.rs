@@ -25,7 +25,7 @@ use tower::ServiceExt;
 use super::app_state::Local;
 use super::certificate::common_name;
 use super::connections::Connection;
-use super::plain_http;
+use super::plain_http::{self, Home};
 use crate::auth::Peer;
 use crate::gnmi::HangUp;
 
@@ -87,9 +87,9 @@ impl Drop for ActiveRequest {
 /// the new authority may not trust its issuer.
 pub async fn serve(
     stream: TcpStream,
-    from: SocketAddr,
+    (from, mac): (SocketAddr, Option<[u8; 6]>),
     mut tls: watch::Receiver<Arc<ServerConfig>>,
-    router: Router,
+    (router, home): (Router, &Home),
     admitted: &Arc<Connection>,
 ) {
     let _ = stream.set_nodelay(true);
@@ -99,7 +99,7 @@ pub async fn serve(
     match tokio::time::timeout_at(end, plain_http::is_spoken(&stream)).await {
         Ok(false) => {}
         Ok(true) => {
-            let _ = tokio::time::timeout_at(end, plain_http::answer(stream)).await;
+            let _ = tokio::time::timeout_at(end, plain_http::answer(stream, home)).await;
             return tracing::debug!(%from, "answered plain HTTP with the address for HTTPS");
         }
         Err(_) => return tracing::debug!(%from, "TLS handshake timed out"),
@@ -114,7 +114,8 @@ pub async fn serve(
     let is_certified = stream.get_ref().1.peer_certificates().is_some();
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     // A v4 address mapped to v6 is the same client.
-    let peer = Peer { address: from.ip().to_canonical(), certificate: shown.and_then(common_name) };
+    let certificate = shown.and_then(common_name);
+    let peer = Peer { address: from.ip().to_canonical(), certificate, mac };
     let local = stream.get_ref().0.local_addr().ok().map(Local);
     let activity = Arc::new(Activity {
         begun: Instant::now(),

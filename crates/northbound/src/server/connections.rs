@@ -84,7 +84,7 @@ fn share(scope: Scope, limit: usize) -> usize {
     match scope {
         Scope::Client => quarter(limit),
         Scope::Customer => (limit * 3 / 8).max(quarter(limit)),
-        Scope::Site => (limit / 2).max(quarter(limit)),
+        Scope::Site | Scope::Hosts => (limit / 2).max(quarter(limit)),
     }
 }
 

@@ -6,7 +6,7 @@ pub mod certificate;
 pub mod connection;
 pub mod connections;
 pub mod links;
-mod plain_http;
+pub(crate) mod plain_http;
 pub mod quota;
 pub mod rate;
 pub mod source;
@@ -24,6 +24,7 @@ use axum::Router;
 use rustls::ServerConfig;
 use stoa_controller::config::management::{Https, Management};
 use stoa_controller::datastore::Datastore;
+use stoa_controller::linux::saved_syn::source_mac;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -31,6 +32,8 @@ use tokio::task::JoinHandle;
 use app_state::AppState;
 use certificate::{Files, Stamp};
 use connections::Connections;
+use plain_http::Home;
+use source::of_host;
 
 /// Interval between checks of the configuration and the certificate files.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -40,11 +43,11 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 const BACKLOG: u32 = 128;
 
 /// The task of a listener, aborted on drop. Open connections stay.
-struct ListenerTask(JoinHandle<()>);
+pub(crate) struct ListenerTask(pub(crate) JoinHandle<()>);
 
 impl ListenerTask {
     /// Ends the task and waits until its port is free.
-    async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         self.0.abort();
         let _ = (&mut self.0).await;
     }
@@ -160,7 +163,8 @@ impl Server {
                     self.failed.remove(&address);
                     tracing::info!(%address, "HTTPS server is listening");
                     let connections = Arc::clone(&self.connections);
-                    let task = accept(listener, tls.subscribe(), connections, self.router.clone());
+                    let served = (self.router.clone(), None);
+                    let task = accept(listener, tls.subscribe(), connections, served);
                     self.listening.insert(address, ListenerTask(tokio::spawn(task)));
                 }
                 Err(error) => {
@@ -261,7 +265,8 @@ fn listen_addresses(https: &Https) -> Vec<SocketAddr> {
     addresses.iter().map(|address| SocketAddr::new(*address, https.port)).collect()
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// A listener at an address.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => {
@@ -276,24 +281,27 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn accept(
+/// Serves the connections of a listener; the second of `served` is what plain HTTP is answered with.
+pub(crate) async fn accept(
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
     connections: Arc<Connections>,
-    router: Router,
+    served: (Router, Home),
 ) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                let admitted = connections.admit(from.ip().to_canonical(), Instant::now());
+                let mac = source_mac(&stream);
+                let source = mac.map_or(from.ip().to_canonical(), of_host);
+                let admitted = connections.admit(source, Instant::now());
                 let Some(admitted) = admitted.map(Arc::new) else {
                     tracing::debug!(%from, "connection limit reached: closing a new connection");
                     continue;
                 };
-                let (tls, router) = (tls.clone(), router.clone());
+                let (tls, (router, home)) = (tls.clone(), served.clone());
                 tokio::spawn(async move {
                     tokio::select! {
-                        () = connection::serve(stream, from, tls, router, &admitted) => {}
+                        () = connection::serve(stream, (from, mac), tls, (router, &home), &admitted) => {}
                         () = admitted.replaced() => {
                             tracing::debug!(%from, "replaced by another connection: nobody had logged in");
                         }

@@ -1,6 +1,10 @@
 //! Plain HTTP on the port of HTTPS: the answer is the right address, instead of a connection that ends.
+//!
+//! The management server sends clients back to the host that they have named. The portal, whose clients nobody knows,
+//! has one address ([`Home`]): no request in clear leads to another one.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -11,6 +15,10 @@ const HEAD_BYTES: usize = 16 << 10;
 /// Time for a client to read the answer.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// Gives the URL that all requests are answered with, for the local end of a connection; `None`: the answer has the
+/// host and the path of the request.
+pub(crate) type Home = Option<Arc<dyn Fn(SocketAddr) -> String + Send + Sync>>;
+
 /// Whether the client begins with a request in clear. A TLS handshake begins with the byte 22.
 pub async fn is_spoken(stream: &TcpStream) -> bool {
     let mut first = [0];
@@ -18,10 +26,11 @@ pub async fn is_spoken(stream: &TcpStream) -> bool {
 }
 
 /// Answers one request with the address for HTTPS, and closes.
-pub async fn answer(mut stream: TcpStream) {
+pub async fn answer(mut stream: TcpStream, home: &Home) {
     let Ok(local) = stream.local_addr() else { return };
     let head = head(&mut stream).await;
-    let response = response(&String::from_utf8_lossy(&head), local);
+    let home = home.as_ref().map(|home| home(local));
+    let response = response(&String::from_utf8_lossy(&head), local, home);
     if stream.write_all(response.as_bytes()).await.is_ok() && stream.shutdown().await.is_ok() {
         // What is left of the request: to close before it is read would discard the answer.
         let mut sink = tokio::io::sink();
@@ -46,7 +55,7 @@ async fn head(stream: impl AsyncRead + Unpin) -> Vec<u8> {
     }
 }
 
-fn response(head: &str, local: SocketAddr) -> String {
+fn response(head: &str, local: SocketAddr, home: Option<String>) -> String {
     let mut lines = head.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -54,7 +63,7 @@ fn response(head: &str, local: SocketAddr) -> String {
     let host = hosts.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
     let host = host.map(|(_, host)| host.trim()).filter(|host| is_host(host));
     let path = if is_path(target) { target } else { "/" };
-    let url = format!("https://{}{path}", authority(host, local));
+    let url = home.unwrap_or_else(|| format!("https://{}{path}", authority(host, local)));
     let body = format!("this port is for HTTPS: use {url}\n");
     let (status, location) = match method {
         "GET" | "HEAD" => ("308 Permanent Redirect", format!("Location: {url}\r\n")),
@@ -104,7 +113,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn first_and_location(head: &str) -> (String, Option<String>) {
-        let text = response(head, "192.0.2.1:8443".parse().unwrap());
+        let text = response(head, "192.0.2.1:8443".parse().unwrap(), None);
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains("Connection: close"), "{head}");
         assert!(body.is_empty() || body.contains("use https://"), "{body}");
@@ -137,12 +146,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_home_is_the_answer_whatever_a_request_names() {
+        let local = "192.0.2.1:8444".parse().unwrap();
+        for head in [
+            "GET /a?b HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+            "HEAD http://evil.example/ HTTP/1.1\r\nHost: evil.example:8444\r\n\r\n",
+            "GET",
+        ] {
+            let text = response(head, local, Some("https://portal.example.net:8444/".to_owned()));
+            assert!(text.contains("Location: https://portal.example.net:8444/\r\n"), "{text}");
+            assert!(!text.contains("evil"), "{text}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_request_gets_one_answer_of_known_fields(
             head in "(GET|HEAD|POST) [/a-z:%?\\x00-\\x7f]{0,20}( HTTP/1.1)?(\r\n(Host: ?)?[\\x00-\\x7f]{0,20}){0,3}"
         ) {
-            let text = response(&head, "[2001:db8::1]:8443".parse().unwrap());
+            let text = response(&head, "[2001:db8::1]:8443".parse().unwrap(), None);
             let (fields, _) = text.split_once("\r\n\r\n").unwrap();
             let known = ["HTTP/1.1 ", "Location: https://", "Content-", "Cache-Control: no-store",
                 "X-Content-Type-Options: nosniff", "Connection: close"];
@@ -174,7 +197,12 @@ mod tests {
             client.write_all(sent).await.unwrap();
             assert_eq!(is_spoken(&server).await, is_plain);
             if is_plain {
-                let (mut text, answered) = (String::new(), tokio::spawn(answer(server)));
+                let (mut text, answered) = (
+                    String::new(),
+                    tokio::spawn(async move {
+                        answer(server, &None).await;
+                    }),
+                );
                 client.read_to_string(&mut text).await.unwrap();
                 assert!(text.contains(&format!("Location: https://{address}/\r\n")), "{text}");
                 drop(client);

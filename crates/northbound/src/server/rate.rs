@@ -62,6 +62,13 @@ impl Rate {
     }
 }
 
+impl Rate {
+    /// Takes one attempt to log in from the bucket of an address: 5 in a row, one per second.
+    pub fn take_attempt(&self, from: IpAddr, now: Instant) -> bool {
+        self.take_of(client(from), 5.0, 1.0, now)
+    }
+}
+
 impl Rate<String> {
     /// Takes one new token from the bucket of a user: 20 in a row, one per second.
     pub fn take(&self, user: String, now: Instant) -> bool {
@@ -86,5 +93,14 @@ mod tests {
         assert!(rate.take(other, 10, now));
         let later = now + Duration::from_millis(500);
         assert_eq!((0..20).filter(|_| rate.take(one, 10, later)).count(), 5);
+    }
+
+    #[test]
+    fn hosts_have_few_attempts_each() {
+        let (rate, now) = (Rate::<IpAddr>::default(), Instant::now());
+        let [one, other] = [1, 2].map(|last| super::super::source::of_host([2, 0, 0, 0, 0, last]));
+        assert_eq!((0..50).filter(|_| rate.take_attempt(one, now)).count(), 5);
+        assert!(rate.take_attempt(other, now));
+        assert!(rate.take_attempt(one, now + Duration::from_secs(1)));
     }
 }

@@ -3,6 +3,7 @@
 //! Servers are asked one after the other, in a task that blocks no thread. Everything has a limit: concurrent
 //! requests, attempts, the time of a login, and the cache.
 
+pub mod accounting;
 pub mod packet;
 
 use std::collections::HashMap;
@@ -17,7 +18,8 @@ use tokio::sync::Semaphore;
 
 use super::account::Account;
 use super::secret;
-use packet::{Credentials, Reply, Request};
+use accounting::Report;
+use packet::{Credentials, Reply, Request, Station};
 
 /// Concurrent logins.
 const AT_ONCE: usize = 16;
@@ -73,7 +75,7 @@ impl Servers {
     fn digest(&self, settings: &Radius, user: &str, password: &str) -> String {
         let fingerprint = Account::radius_fingerprint(settings);
         let shown = format!("{fingerprint} {} {user} {password}", user.len());
-        super::encoded(&secret::digest(&[&self.key[..], shown.as_bytes()]))
+        secret::encoded(&secret::digest(&[&self.key[..], shown.as_bytes()]))
     }
 
     /// The account, if these credentials were accepted recently.
@@ -102,24 +104,50 @@ impl Servers {
         right.insert(account.digest.clone(), (account.clone(), Instant::now()));
     }
 
-    /// Authenticates a user. `None`: rejected.
+    /// Sends a report to the first server that takes it.
+    ///
+    /// # Errors
+    /// When no server answers within 30 s.
+    pub async fn report(&self, settings: &Radius, report: &Report) -> Result<(), NoRadiusReply> {
+        let name = settings.nas_identifier.as_deref().unwrap_or(&self.machine);
+        let mut servers: Vec<&RadiusServer> = settings.server.iter().collect();
+        servers.sort_by_key(|server| self.is_unresponsive(server));
+        let asked = async {
+            for server in servers {
+                let Some(request) = report.request(name, &server.shared_secret) else { continue };
+                let read = |bytes: &[u8]| request.is_answer(bytes, &server.shared_secret);
+                let response =
+                    exchange(settings, server, &request.packet, |it| read(it).then_some(())).await;
+                self.note(server, response.is_some());
+                if response.is_some() {
+                    return Ok(());
+                }
+            }
+            Err(NoRadiusReply)
+        };
+        tokio::time::timeout(WHOLE, asked).await.unwrap_or(Err(NoRadiusReply))
+    }
+
+    /// Authenticates a user, who manages this router or logs in a host. `None`: rejected.
     ///
     /// # Errors
     /// When no server answers within 30 s.
     pub async fn ask(
         &self,
         settings: &Radius,
-        from: IpAddr,
+        (from, station): (IpAddr, Option<&Station>),
         user: &str,
         password: &str,
     ) -> Result<Option<Account>, NoRadiusReply> {
-        let from = from.to_canonical().to_string();
-        let credentials = Credentials { user, password, from: &from };
+        let from = station.map_or_else(|| from.to_canonical().to_string(), Station::name);
+        let credentials = Credentials { user, password, from: &from, station };
         let asked = tokio::time::timeout(WHOLE, self.ask_all(settings, credentials)).await;
         let reply = asked.unwrap_or(Err(NoRadiusReply))?;
         let digest = self.digest(settings, user, password);
+        let grants = reply.grants();
+        let account = reply.user(user, settings);
         let account =
-            reply.user(user, settings).map(|it| Account::from_radius(it, settings, digest));
+            account.map(|it| Account { grants, ..Account::from_radius(it, settings, digest) });
         account.iter().for_each(|account| self.remember(account));
         Ok(account)
     }
@@ -138,7 +166,10 @@ impl Servers {
                 // No server could accept it.
                 return Ok(Reply::Rejected);
             };
-            let response = exchange(settings, server, &request).await;
+            let read = |bytes: &[u8]| {
+                request.reply(bytes, &server.shared_secret, settings.group_attribute)
+            };
+            let response = exchange(settings, server, &request.packet, read).await;
             self.note(server, response.is_some());
             match response {
                 Some(Reply::Challenged) => {
@@ -179,8 +210,13 @@ impl Servers {
     }
 }
 
-/// Asks one server; `None`: no valid response.
-async fn exchange(settings: &Radius, server: &RadiusServer, request: &Request) -> Option<Reply> {
+/// Asks one server; `None`: no valid response. `read` tells whether a datagram is one.
+async fn exchange<T>(
+    settings: &Radius,
+    server: &RadiusServer,
+    packet: &[u8],
+    read: impl Fn(&[u8]) -> Option<T>,
+) -> Option<T> {
     let any: IpAddr = match server.address {
         IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -191,10 +227,10 @@ async fn exchange(settings: &Radius, server: &RadiusServer, request: &Request) -
     let patience = Duration::from_secs(u64::from(settings.timeout.max(1)));
     for _ in 0..settings.attempts.max(1) {
         // A retransmission is the same packet, so that the server recognizes it.
-        if socket.send(&request.packet).await.is_err() {
+        if socket.send(packet).await.is_err() {
             continue;
         }
-        let response = listen(&socket, settings, server, request);
+        let response = listen(&socket, server, &read);
         if let Ok(Some(reply)) = tokio::time::timeout(patience, response).await {
             return Some(reply);
         }
@@ -203,18 +239,17 @@ async fn exchange(settings: &Radius, server: &RadiusServer, request: &Request) -
 }
 
 /// Waits for a valid response and discards others. `None`: the port is unreachable.
-async fn listen(
+async fn listen<T>(
     socket: &UdpSocket,
-    settings: &Radius,
     server: &RadiusServer,
-    request: &Request,
-) -> Option<Reply> {
+    read: &impl Fn(&[u8]) -> Option<T>,
+) -> Option<T> {
     let mut bytes = vec![0; LENGTH_MAX];
     let mut is_generated = false;
     loop {
         let length = socket.recv(&mut bytes).await.ok()?;
         let answer = bytes.get(..length).unwrap_or_default();
-        let reply = request.reply(answer, &server.shared_secret, settings.group_attribute);
+        let reply = read(answer);
         if reply.is_some() {
             return reply;
         }

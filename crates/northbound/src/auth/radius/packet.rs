@@ -15,6 +15,10 @@ use crate::auth::secret;
 pub const PASSWORD_MAX: usize = 128;
 /// Maximum number of groups in a response.
 const GROUPS_MAX: usize = 64;
+/// Maximum number of Class attributes that are kept.
+const CLASSES_MAX: usize = 8;
+/// The least seconds between reports (RFC 2869 section 5.16).
+const INTERIM_MIN_S: u32 = 60;
 /// Maximum length of a group name in bytes, as in the configuration.
 const GROUP_MAX: usize = 64;
 
@@ -35,11 +39,59 @@ pub enum Reply {
         groups: Vec<String>,
         /// Service-Type is Administrative.
         is_administrative: bool,
+        /// What a host may do that logs in.
+        grants: Grants,
     },
     /// Access-Reject.
     Rejected,
     /// Access-Challenge, which is not supported.
     Challenged,
+}
+
+/// What a server grants a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// Seconds after which its login ends.
+    pub session_s: Option<u32>,
+    /// Seconds without packets after which its login ends.
+    pub idle_s: Option<u32>,
+    /// Seconds between reports while the login lasts.
+    pub interim_s: Option<u32>,
+    /// What all reports repeat (RFC 2865 section 5.25).
+    pub class: Vec<Vec<u8>>,
+}
+
+impl Grants {
+    /// Those of an answer.
+    fn of(view: &View<'_>) -> Self {
+        let number = |kind: u8| {
+            let value = view.values(kind).next()?.first_chunk().copied().map(u32::from_be_bytes);
+            value.filter(|it| *it > 0)
+        };
+        Self {
+            session_s: number(radius::SESSION_TIMEOUT),
+            idle_s: number(radius::IDLE_TIMEOUT),
+            interim_s: number(radius::ACCT_INTERIM_INTERVAL).map(|it| it.max(INTERIM_MIN_S)),
+            class: view.values(radius::CLASS).take(CLASSES_MAX).map(<[u8]>::to_vec).collect(),
+        }
+    }
+}
+
+/// The host from which a user logs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Station {
+    /// The interface.
+    pub interface: String,
+    /// The MAC address.
+    pub mac: [u8; 6],
+}
+
+impl Station {
+    /// The MAC address as RFC 3580 section 3.21 writes it.
+    pub fn name(&self) -> String {
+        let [a, b, c, d, e, f] = self.mac;
+        format!("{a:02X}-{b:02X}-{c:02X}-{d:02X}-{e:02X}-{f:02X}")
+    }
 }
 
 /// The user to authenticate.
@@ -49,14 +101,16 @@ pub struct Credentials<'a> {
     pub user: &'a str,
     /// The password.
     pub password: &'a str,
-    /// The address of the client, as text.
+    /// The address of the client, as text; of a host, its MAC address.
     pub from: &'a str,
+    /// The host that logs in; `None`: a user manages this router.
+    pub station: Option<&'a Station>,
 }
 
-type Tag = Hmac<Md5>;
+pub(super) type Tag = Hmac<Md5>;
 
 /// The HMAC of a packet whose Message-Authenticator is zero, under the secret.
-fn tag(secret: &[u8], parts: &[&[u8]]) -> Tag {
+pub(super) fn tag(secret: &[u8], parts: &[&[u8]]) -> Tag {
     // HMAC accepts a key of any length.
     let mut tag = Tag::new_from_slice(secret).unwrap_or_else(|_| Tag::new(&Default::default()));
     for part in parts {
@@ -65,7 +119,7 @@ fn tag(secret: &[u8], parts: &[&[u8]]) -> Tag {
     tag
 }
 
-fn md5(parts: &[&[u8]]) -> [u8; AUTHENTICATOR_LENGTH] {
+pub(super) fn md5(parts: &[&[u8]]) -> [u8; AUTHENTICATOR_LENGTH] {
     let mut digest = Md5::new();
     for part in parts {
         digest.update(part);
@@ -88,7 +142,7 @@ fn hidden(password: &str, secret: &[u8], authenticator: &[u8; AUTHENTICATOR_LENG
 }
 
 /// The text, cut to the maximum length of an attribute.
-fn value(text: &str) -> &[u8] {
+pub(super) fn value(text: &str) -> &[u8] {
     let bytes = text.as_bytes();
     &bytes[..bytes.len().min(radius::VALUE_MAX)]
 }
@@ -96,7 +150,7 @@ fn value(text: &str) -> &[u8] {
 impl Request {
     /// A request for these credentials. `None`: they do not fit into a packet.
     pub fn new(credentials: Credentials<'_>, name: &str, shared_secret: &str) -> Option<Request> {
-        let Credentials { user, password, from } = credentials;
+        let Credentials { user, password, from, station } = credentials;
         if password.len() > PASSWORD_MAX || password.is_empty() || user.len() > radius::VALUE_MAX {
             return None;
         }
@@ -105,10 +159,14 @@ impl Request {
         authenticator.copy_from_slice(&random[..AUTHENTICATOR_LENGTH]);
         identifier.copy_from_slice(&random[AUTHENTICATOR_LENGTH..=AUTHENTICATOR_LENGTH]);
         let hidden = hidden(password, shared_secret.as_bytes(), &authenticator);
-        let port = radius::PORT_VIRTUAL.to_be_bytes();
-        let service = radius::SERVICE_NAS_PROMPT.to_be_bytes();
+        let (port, service) = match station {
+            Some(_) => (radius::PORT_ETHERNET, radius::SERVICE_LOGIN),
+            None => (radius::PORT_VIRTUAL, radius::SERVICE_NAS_PROMPT),
+        };
+        let (port, service) = (port.to_be_bytes(), service.to_be_bytes());
+        let port_id = station.map(|it| (radius::NAS_PORT_ID, value(&it.interface)));
         // Message-Authenticator comes first: no chosen prefix can then make two packets collide in MD5.
-        let attributes: [(u8, &[u8]); 7] = [
+        let attributes: [(u8, &[u8]); _] = [
             (radius::MESSAGE_AUTHENTICATOR, &[0; AUTHENTICATOR_LENGTH]),
             (radius::USER_NAME, user.as_bytes()),
             (radius::USER_PASSWORD, &hidden),
@@ -119,6 +177,7 @@ impl Request {
         ];
         let mut packet = vec![0; radius::LENGTH_MAX];
         let code = radius::ACCESS_REQUEST;
+        let attributes: Vec<_> = attributes.into_iter().chain(port_id).collect();
         let length = radius::build(&mut packet, code, identifier[0], authenticator, &attributes);
         packet.truncate(length.ok()?);
         let tag = tag(shared_secret.as_bytes(), &[&packet]).finalize().into_bytes();
@@ -140,6 +199,7 @@ impl Request {
                 Some(Reply::Accepted {
                     groups: named(&view, groups),
                     is_administrative: services.any(|service| service == administrative),
+                    grants: Grants::of(&view),
                 })
             }
             radius::ACCESS_REJECT => Some(Reply::Rejected),
@@ -181,9 +241,17 @@ fn named(view: &View<'_>, attribute: GroupAttribute) -> Vec<String> {
 }
 
 impl Reply {
+    /// What the server grants a host.
+    pub fn grants(&self) -> Grants {
+        match self {
+            Reply::Accepted { grants, .. } => grants.clone(),
+            Reply::Rejected | Reply::Challenged => Grants::default(),
+        }
+    }
+
     /// The user of a response; `None`: the server did not accept the user.
     pub fn user(self, name: &str, settings: &Radius) -> Option<User> {
-        let Reply::Accepted { groups, is_administrative } = self else { return None };
+        let Reply::Accepted { groups, is_administrative, .. } = self else { return None };
         let admin = is_administrative && settings.administrators;
         Some(User { name: name.to_owned(), password_hash: None, group: groups, admin })
     }
@@ -223,7 +291,12 @@ pub(crate) mod tests {
     }
 
     fn request() -> Request {
-        let credentials = Credentials { user: "ann", password: "correct horse", from: "192.0.2.1" };
+        let credentials = Credentials {
+            user: "ann",
+            password: "correct horse",
+            from: "192.0.2.1",
+            station: None,
+        };
         Request::new(credentials, "edge", SECRET).unwrap()
     }
 
@@ -257,7 +330,9 @@ pub(crate) mod tests {
         ];
         let good = answer(&request.packet, radius::ACCESS_ACCEPT, SECRET, &groups, true);
         let reply = reply_to(&good).unwrap();
-        let accepted = Reply::Accepted { groups: vec!["noc".into()], is_administrative: true };
+        let grants = Grants::default();
+        let accepted =
+            Reply::Accepted { groups: vec!["noc".into()], is_administrative: true, grants };
         assert_eq!(reply, accepted);
         let careful = Radius::default();
         assert!(
@@ -284,7 +359,8 @@ pub(crate) mod tests {
     #[test]
     fn credentials_that_do_not_fit_are_refused() {
         let ask = |user: &str, password: &str| {
-            Request::new(Credentials { user, password, from: "" }, "edge", SECRET).is_some()
+            let credentials = Credentials { user, password, from: "", station: None };
+            Request::new(credentials, "edge", SECRET).is_some()
         };
         assert!(ask("ann", &"x".repeat(PASSWORD_MAX)) && !ask("ann", &"x".repeat(129)));
         assert!(!ask(&"x".repeat(254), "x") && !ask("ann", ""));

@@ -61,7 +61,8 @@ async fn an_accepted_user_has_groups_and_is_cached() {
     let settings = settings(vec![one]);
     let servers = Servers::default();
     assert_eq!(servers.was_verified(&settings, "ann", "correct horse"), None);
-    let account = servers.ask(&settings, HERE, "ann", "correct horse").await.unwrap().unwrap();
+    let account =
+        servers.ask(&settings, (HERE, None), "ann", "correct horse").await.unwrap().unwrap();
     assert_eq!((account.user.name.as_str(), account.user.admin), ("ann", false));
     assert_eq!(account.user.group, ["noc", "night"]);
     assert_eq!(*response.borrow(), 1);
@@ -79,7 +80,11 @@ async fn an_accepted_user_has_groups_and_is_cached() {
 }
 
 fn account_of(settings: &Radius, number: usize) -> Account {
-    let user = packet::Reply::Accepted { groups: vec![], is_administrative: false };
+    let user = packet::Reply::Accepted {
+        groups: vec![],
+        is_administrative: false,
+        grants: packet::Grants::default(),
+    };
     Account::from_radius(user.user("ann", settings).unwrap(), settings, number.to_string())
 }
 
@@ -87,7 +92,7 @@ fn account_of(settings: &Radius, number: usize) -> Account {
 async fn forged_responses_are_discarded() {
     let (one, _) = server(forge_then_reject).await;
     let settings = settings(vec![one]);
-    assert_eq!(Servers::default().ask(&settings, HERE, "ann", "x").await, Ok(None));
+    assert_eq!(Servers::default().ask(&settings, (HERE, None), "ann", "x").await, Ok(None));
 }
 
 #[tokio::test]
@@ -96,10 +101,10 @@ async fn an_unresponsive_server_is_tried_last() {
     let (next, next_received) = server(accept).await;
     let settings = settings(vec![dead, next]);
     let servers = Servers::default();
-    assert!(servers.ask(&settings, HERE, "ann", "x").await.unwrap().is_some());
+    assert!(servers.ask(&settings, (HERE, None), "ann", "x").await.unwrap().is_some());
     assert_eq!((*dead_received.borrow(), *next_received.borrow()), (2, 1), "twice, then the next");
     let begun = Instant::now();
-    assert!(servers.ask(&settings, HERE, "bob", "x").await.unwrap().is_some());
+    assert!(servers.ask(&settings, (HERE, None), "bob", "x").await.unwrap().is_some());
     assert_eq!((*dead_received.borrow(), *next_received.borrow()), (2, 2));
     assert!(begun.elapsed() < Duration::from_secs(1), "nobody waits for it a second time");
 }
@@ -110,7 +115,10 @@ async fn without_a_response_nobody_is_authenticated() {
     let gone = UdpSocket::bind((HERE, 0)).await.unwrap().local_addr().unwrap().port();
     let gone = RadiusServer { port: gone, ..dead.clone() };
     let settings = Radius { attempts: 1, ..settings(vec![gone, dead]) };
-    assert_eq!(Servers::default().ask(&settings, HERE, "ann", "x").await, Err(NoRadiusReply));
+    assert_eq!(
+        Servers::default().ask(&settings, (HERE, None), "ann", "x").await,
+        Err(NoRadiusReply)
+    );
     let none = Radius::default();
-    assert_eq!(Servers::default().ask(&none, HERE, "ann", "x").await, Err(NoRadiusReply));
+    assert_eq!(Servers::default().ask(&none, (HERE, None), "ann", "x").await, Err(NoRadiusReply));
 }

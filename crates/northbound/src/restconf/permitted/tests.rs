@@ -83,7 +83,7 @@ impl Testbed {
             .header("content-type", JSON)
             .header("cookie", &self.cookie)
             .header(sessions::HEADER, "1")
-            .extension(Peer { address, certificate: None })
+            .extension(Peer::at(address))
             .body(Body::from(body.to_string()))
             .unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();

@@ -39,7 +39,7 @@ impl Testbed {
             request = request.header(*name, *value);
         }
         let address = std::net::Ipv4Addr::LOCALHOST.into();
-        let request = request.extension(Peer { address, certificate: None });
+        let request = request.extension(Peer::at(address));
         let request = request.body(Body::from(body.to_owned())).unwrap();
         self.router.clone().oneshot(request).await.unwrap()
     }
