@@ -9,6 +9,7 @@ import { Capture } from "./pages/capture";
 import { Configuration } from "./pages/configuration";
 import { Drops } from "./pages/drops";
 import { Graph } from "./pages/graph";
+import { Hosts } from "./pages/hosts";
 import { History } from "./pages/history";
 import { Interface } from "./pages/interface";
 import { Interfaces } from "./pages/interfaces";
@@ -37,6 +38,7 @@ const PAGES: [string, string][] = [
   ["daemons", "Routing daemons"],
   ["sessions", "BGP and BFD"],
   ["vrrp", "VRRP"],
+  ["hosts", "Logins"],
   ["policy", "Policy rules"],
   ["drops", "Drops"],
   ["workers", "Workers"],
@@ -65,6 +67,8 @@ function Page(): JSX.Element {
       return <Sessions />;
     case "vrrp":
       return <Vrrp />;
+    case "hosts":
+      return <Hosts />;
     case "policy":
       return <Policy />;
     case "log":

@@ -150,6 +150,25 @@ export async function virtualRouters(signal: AbortSignal): Promise<VrrpRow[]> {
   );
 }
 
+/** A host that has logged in. */
+export interface HostLogin {
+  interface: string;
+  "mac-address": string;
+  user?: string;
+  method?: string;
+  since?: string;
+  idle?: number;
+  remaining?: number;
+  "remaining-octets"?: string;
+  "in-octets"?: string;
+  "out-octets"?: string;
+}
+
+/** All hosts that have logged in. */
+export async function hostLogins(signal: AbortSignal): Promise<HostLogin[]> {
+  return (await get<{ host?: HostLogin[] }>("stoa-login:logins", "stoa-login:logins", signal))?.host ?? [];
+}
+
 type Ports = {
   "lower-port"?: number;
   "upper-port"?: number;

@@ -11,6 +11,7 @@ use crate::failure::{Outcome, plural};
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 use crate::show::flow_filter::FlowFilter;
+use crate::show::logins::LoginFilter;
 
 /// Clear counters, hits of access lists, drops of zones, flows or the trace
 #[derive(Debug, clap::Args)]
@@ -21,6 +22,7 @@ use crate::show::flow_filter::FlowFilter;
   stoa clear zones                 Count what pairs of zones drop from 0
   stoa clear flows                 Forget the flows of stateful rules and NAT: TCP has to connect anew
   stoa clear flows --address 10.0.0.9 --protocol tcp   Only some, as in `stoa show flows`
+  stoa clear logins --user ann     Log hosts of one user out; without a condition, all hosts
   stoa clear trace                 Stop tracing and remove the trace
 
 Cleared counters concern `show interfaces`, `top`, `show acl` and `show zones` until the controller restarts.
@@ -56,6 +58,11 @@ enum What {
     Flows {
         #[command(flatten)]
         filter: FlowFilter,
+    },
+    /// Log hosts out: they have to log in again
+    Logins {
+        #[command(flatten)]
+        filter: LoginFilter,
     },
     /// Stop tracing and remove the trace
     Trace,
@@ -120,6 +127,14 @@ pub fn execute(arguments: Arguments) -> Outcome {
                     _ => forgotten(cleared),
                 };
                 say(json!({ "flows": cleared }), &text)?;
+            }
+            What::Logins { filter } => {
+                let ended = client.clear_logins(filter.request()).await?.into_inner().hosts;
+                let text = match ended {
+                    0 => "No host that has logged in matches.".to_owned(),
+                    _ => format!("Logged out {}.", plural(ended as usize, "host")),
+                };
+                say(json!({ "hosts": ended }), &text)?;
             }
             What::Trace => {
                 client.clear_trace(ClearTraceRequest {}).await?;

@@ -16,8 +16,8 @@ use crate::plugin;
 use crate::show::neighbors::Selection;
 use crate::show::{
     acl, bfd, clock, configuration, conservation, drops, flows, interface, interfaces, ipfix,
-    limits, log, metrics, nat, nat_mappings, neighbors, nodes, punts, route_sources, rules, state,
-    tables, version, vrrp, workers, zones,
+    limits, log, logins, metrics, nat, nat_mappings, neighbors, nodes, punts, route_sources, rules,
+    state, tables, version, vrrp, workers, zones,
 };
 use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
 
@@ -111,6 +111,8 @@ enum Topic {
     },
     /// Export of flow records by IPFIX: collectors, what was sent and lost
     Ipfix,
+    /// Hosts that have logged in: user, time and volume
+    Logins,
     /// Neighbours: ARP and neighbour discovery
     #[command(alias = "neighbours")]
     Neighbors {
@@ -272,6 +274,7 @@ async fn show_once(
         Topic::Nat { part: Some(NatPart::Mappings { selection }) } => {
             nat_mappings::show(client, selection, json, out).await
         }
+        Topic::Logins => logins::show(client, json, out).await,
         Topic::Ipfix => ipfix::show(client, json, out).await,
         Topic::Neighbors { interface } => {
             let selection = Selection { family: 0, interface: interface.as_deref() };

@@ -15,6 +15,7 @@ pub mod interfaces;
 pub mod ipfix;
 pub mod limits;
 pub mod log;
+pub mod logins;
 pub mod metrics;
 pub mod nat;
 pub mod nat_mappings;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use stoa_forwarder::control::desired::Interface;
+use stoa_forwarder::control::desired::{Interface, Login};
 use stoa_forwarder::ip::reverse_path;
 
 /// A feature of the receiving interfaces, or of the sending ones: [`Feature::is_output`].
@@ -26,6 +26,10 @@ pub enum Feature {
     NoopPort,
     /// A node in the arcs `ip4-input` and `ip6-input` that asks for the flow of each packet.
     Flow,
+    /// Hosts have to log in, and the senders have.
+    Login,
+    /// The same of the next hops: what they get is counted.
+    LoginOutput,
 }
 
 impl FromStr for Feature {
@@ -39,7 +43,7 @@ impl FromStr for Feature {
 
 impl Feature {
     /// All features.
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::UrpfStrict,
         Self::UrpfLoose,
         Self::Noop,
@@ -49,6 +53,8 @@ impl Feature {
         Self::NoopOutput,
         Self::NoopPort,
         Self::Flow,
+        Self::Login,
+        Self::LoginOutput,
     ];
 
     /// Its name on the command line.
@@ -58,6 +64,8 @@ impl Feature {
             Self::UrpfLoose => "urpf-loose",
             Self::Noop => "noop",
             Self::Flow => "flow",
+            Self::Login => "login",
+            Self::LoginOutput => "login-output",
             Self::NoopEthernet => "noop-ethernet",
             Self::NoopLocal => "noop-local",
             Self::NoopOrigin => "noop-origin",
@@ -78,7 +86,7 @@ impl Feature {
 
     /// Whether it is a feature of the interfaces that send.
     pub(super) fn is_output(self) -> bool {
-        matches!(self, Self::NoopOutput | Self::NoopPort)
+        matches!(self, Self::NoopOutput | Self::NoopPort | Self::LoginOutput)
     }
 
     /// Enables the feature on an interface, as a controller does, unless it is one of the whole router.
@@ -93,6 +101,7 @@ impl Feature {
             Self::NoopOrigin => return,
             Self::NoopOutput => return interface.noop_output = true,
             Self::NoopPort => return interface.noop_port = true,
+            Self::Login | Self::LoginOutput => return interface.login = Some(Login::default()),
         };
         (interface.ip4.reverse_path, interface.ip6.reverse_path) = (mode, mode);
     }

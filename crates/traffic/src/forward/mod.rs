@@ -10,6 +10,7 @@ mod feature;
 mod figures;
 mod flows;
 mod layout;
+mod logins;
 pub(crate) mod mix;
 mod senders;
 mod setup;
@@ -99,6 +100,7 @@ fn measure(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let Some(state) = forwarder.state() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
+    logins::add(state, workload, &layout)?;
     // A generator has many flows of one address.
     state.limit_flows_of_sources(Some(u32::MAX));
     let _watch = if workload.is_watched {

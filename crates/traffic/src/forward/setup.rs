@@ -24,7 +24,7 @@ use crate::export;
 /// Table capacity beyond the measured routes: neighbours have host routes.
 const SPARE: usize = 1 << 15;
 /// The MAC address of the first neighbour of sending interfaces; the others are consecutive.
-const NEXT_HOP_MAC: u64 = 0x0200_0000_0002;
+pub(super) const NEXT_HOP_MAC: u64 = 0x0200_0000_0002;
 /// The same for receiving interfaces.
 const SENDER_MAC: u64 = 0x0200_0100_0002;
 /// The fewest packets that lie prepared in each port.

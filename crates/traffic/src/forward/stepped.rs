@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use stoa_forwarder::control::{Forwarder, Limits};
 
+use super::layout::Layout;
 use super::targets::Table;
-use super::{BenchError, Workload, drops, refused, setup, snapshot};
+use super::{BenchError, Workload, drops, logins, refused, setup, snapshot};
 
 /// Packets through a node.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +44,7 @@ pub fn step(workload: &Workload, loops: u32) -> Result<Counts, BenchError> {
     let Some(state) = forwarder.state() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
+    logins::add(state, workload, &Layout::new(workload))?;
     state.limit_flows_of_sources(Some(u32::MAX));
     for _ in 0..loops {
         state.step();
@@ -139,6 +141,10 @@ mod tests {
             |it| (it.features, it.mix) = (vec![Feature::NoopOutput], Some(Mix::Imix2)),
             &["ip4-output-noop", "ip6-output-noop"],
         );
+        let both = vec![Feature::Login, Feature::LoginOutput];
+        let nodes = ["ip4-login", "ip6-login", "ip4-login-output", "ip6-login-output"];
+        all_forwarded(|it| (it.features, it.mix) = (both.clone(), Some(Mix::Imix2)), &nodes);
+        all_forwarded(|it| (it.features, it.vlans, it.next_hops) = (both, 3, 7), &nodes[..1]);
     }
 
     #[test]

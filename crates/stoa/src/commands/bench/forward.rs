@@ -130,7 +130,8 @@ struct Layout {
     #[arg(long)]
     random_sources: bool,
     /// Features of the receiving interfaces: urpf-strict, urpf-loose (both with --random-sources), noop,
-    /// noop-ethernet, noop-local, noop-origin, flow; of the sending interfaces: noop-output, noop-port
+    /// noop-ethernet, noop-local, noop-origin, flow, login; of the sending interfaces:
+    /// noop-output, noop-port, login-output
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     feature: Vec<Feature>,
     /// Features of one more interface, which has no traffic: what others pay for a feature
