@@ -34,6 +34,7 @@ mod ipfix;
 mod kernels;
 mod lab;
 mod linux_routes;
+mod login;
 mod malformed;
 mod memif_library;
 mod memif_testpmd;

@@ -44,6 +44,7 @@ pub fn advertisement_config() -> Advertisement {
             length: 96,
             lifetime_s: 1800,
         }],
+        captive_portal: "https://portal.example/captive-portal/api".to_owned(),
     }
 }
 
@@ -97,8 +98,8 @@ fn advertised6(lab: &Lab) -> Vec<u16> {
             panic!("an advertisement: {frame:x?}")
         };
         assert_eq!(options.source_mac(), Some(Mac(our_mac(1))));
-        // Link-layer address, MTU, prefix, prefix of NAT64, servers, domains.
-        assert_eq!(options.count(), 6);
+        // Link-layer address, MTU, prefix, prefix of NAT64, captive portal, servers, domains.
+        assert_eq!(options.count(), 7);
         advertisement.lifetime.get()
     };
     frames.iter().map(lifetime).collect()

@@ -46,6 +46,7 @@ mod learned_repair;
 mod learned_tables;
 mod limits;
 mod local;
+mod login;
 mod many_interfaces;
 mod minimum_ttl;
 mod missing_device;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use stoa_api::audit::Kind;
-use stoa_forwarder::control::desired::VirtualRouter;
+use stoa_forwarder::control::desired::{Login, VirtualRouter};
 use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_wire::checksum::Pseudo;
@@ -214,6 +214,18 @@ fn a_higher_priority_takes_over() {
     lab.send("west", [far]);
     lab.assert_dropped(&[("vrrp-hop-limit", 1)]);
     assert_eq!(states(&mut lab), ["master", "master"]);
+}
+
+#[test]
+fn virtual_routers_hear_each_other_where_hosts_log_in() {
+    let setup = setup(100, false).with("west", |it| it.login = Some(Login::default()));
+    let mut lab = Lab::new(&setup);
+    lab.pass_time(Duration::from_secs(4));
+    assert_eq!(states(&mut lab), ["master", "master"]);
+    lab.forget();
+    lab.send("west", [message(false, 150, VRID), message(true, 150, VRID)]);
+    lab.assert_dropped(&[]);
+    assert_eq!(states(&mut lab), ["backup", "backup"]);
 }
 
 #[test]

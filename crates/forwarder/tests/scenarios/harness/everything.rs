@@ -1,6 +1,7 @@
 //! A configuration with all that the graph can do: sub-interfaces, VRFs, tunnels, policy rules, virtual routers, a
 //! cross-connect, two workers that hand packets to each other, and the features of all arcs in both families.
 
+mod logins;
 mod prefixes;
 mod zones;
 
@@ -21,6 +22,7 @@ use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::Encapsulation;
 use stoa_wire::{protocol, vrrp};
 
+use logins::logins;
 use prefixes::prefixes;
 use zones::zones;
 
@@ -62,7 +64,7 @@ pub fn everything(which: u8, options: &v1::FamilyOptions) -> Setup {
         setup = zones(setup);
     }
     if which / 16 % 2 == 1 {
-        setup = prefixes(nat(setup));
+        setup = logins(prefixes(nat(setup)));
     }
     setup.0.noop_origin = true;
     setup.0.software_rss = ["west", "east", "left"].map(str::to_owned).into();
