@@ -43,6 +43,7 @@ pub mod pcp;
 pub mod pptp;
 pub mod protocol;
 pub mod radius;
+pub mod siit;
 pub mod sip;
 pub mod syn_ack;
 pub mod tcp;
