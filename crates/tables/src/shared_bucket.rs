@@ -76,6 +76,16 @@ impl SharedBucket {
         }
     }
 
+    /// Whether there would be a token after so many were taken. None is taken.
+    #[inline]
+    pub fn has_token(&self, limit: &SharedLimit, now: u64, after: u32) -> bool {
+        let interval = limit.interval.load(Ordering::Relaxed);
+        let latest = now.saturating_add(limit.ahead.load(Ordering::Relaxed));
+        let taken = interval.saturating_mul(after.into());
+        let full_at = self.0.load(Ordering::Relaxed).max(now).saturating_add(taken);
+        interval != u64::MAX && full_at <= latest
+    }
+
     /// Fills the bucket. A full one is only read: it may be memory that is not mapped yet.
     pub fn fill(&self) {
         if self.0.load(Ordering::Relaxed) != 0 {
@@ -93,8 +103,8 @@ mod tests {
     fn burst_then_rate() {
         let (limit, bucket) = (SharedLimit::new(10, 3, 1000), SharedBucket::default());
         let start = 5000;
-        assert!((0..3).all(|_| bucket.take(&limit, start)));
-        assert!(!bucket.take(&limit, start));
+        assert!((0..3).all(|_| bucket.has_token(&limit, start, 0) && bucket.take(&limit, start)));
+        assert!(!bucket.has_token(&limit, start, 0) && !bucket.take(&limit, start));
         assert!(!bucket.take(&limit, start + 99));
         assert!(bucket.take(&limit, start + 100));
         assert!(!bucket.take(&limit, start + 50), "a clock that goes back gives nothing");
@@ -104,10 +114,21 @@ mod tests {
     }
 
     #[test]
+    fn tokens_that_will_be_taken_are_not_there() {
+        let (limit, bucket) = (SharedLimit::new(10, 3, 1000), SharedBucket::default());
+        for taken in 0..=3 {
+            let there = (0..5).filter(|after| bucket.has_token(&limit, 5000, *after)).count();
+            assert_eq!(there, 3 - taken);
+            bucket.take(&limit, 5000);
+        }
+    }
+
+    #[test]
     fn nothing_passes_a_closed_limit() {
         for (rate, burst) in [(0, 9), (9, 0), (0, 0)] {
             let limit = SharedLimit::new(rate, burst, u64::MAX);
             assert!(!SharedBucket::default().take(&limit, u64::MAX));
+            assert!(!SharedBucket::default().has_token(&limit, u64::MAX, 0));
         }
         let open = SharedLimit::new(u64::MAX, u64::MAX, 1);
         assert!(SharedBucket::default().take(&open, 0));

@@ -66,6 +66,7 @@ pub use memory::{FlowCapacity, Kind};
 pub use owned_flows::{Judged, OwnedFlows, PassedFlow};
 pub use owner::{Created, FlowOwner, NewFlow};
 pub use reader::{Columns4, Columns6, FlowReader, Match};
+pub use sources::{GROUP_HOSTS, GROUPED};
 pub use table::FlowTable;
 pub use translations::{LANES, Translations};
 

@@ -1,7 +1,8 @@
 //! How many flows each source has, so that none can fill the table with flows that are not evicted.
 //!
 //! A source is an IPv4 address or an IPv6 /64 in a VRF, that of the packet that began the flow: hosts choose the other
-//! 64 bits of their IPv6 addresses themselves (RFC 8981). Each source has one of some counters by a keyed hash, so that
+//! 64 bits of their IPv6 addresses themselves (RFC 8981). IPv4 addresses that stand for IPv6 hosts ([`GROUPED`]) are
+//! one source if they stand for hosts of one network. Each source has one of some counters by a keyed hash, so that
 //! nobody knows who shares one with whom. A counter changes where the number of live flows does, and whose it is
 //! follows from the key of the flow: so it cannot drift.
 
@@ -19,6 +20,12 @@ const COUNTERS: [u64; 2] = [1 << 10, 1 << 14];
 pub(super) const UNLIMITED: u32 = u32::MAX;
 /// Any odd number whose bits are mixed: the golden ratio.
 const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// IPv4 addresses from here on are of no host (RFC 1112 section 4): they stand for others, whose network is in the bits
+/// above [`GROUP_HOSTS`].
+pub const GROUPED: u32 = 0xf000_0000;
+/// The bits of such an address in which hosts of one network differ.
+pub const GROUP_HOSTS: u32 = 14;
 
 /// The counters of a table.
 pub(super) struct Sources {
@@ -59,7 +66,9 @@ impl Sources {
         let [low, high, _, context] = key.words;
         let is_reversed = context & REVERSED != 0;
         let address = if context & IS_IP6 == 0 {
-            u64::from(if is_reversed { high } else { low })
+            let source = if is_reversed { high } else { low };
+            let hosts = if source >= GROUPED { (1 << GROUP_HOSTS) - 1 } else { 0 };
+            u64::from(source & !hosts)
         } else {
             // The upper words of the end that is the source.
             let from = if is_reversed { 6 } else { 2 };

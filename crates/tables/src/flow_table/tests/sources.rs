@@ -72,6 +72,12 @@ fn a_source_at_its_limit_keeps_no_other_one_out() {
     assert_eq!(create(&mut one, six(5 << 64 | 77, 1)), refused);
     assert!(matches!(create(&mut one, six(6 << 64 | 77, 1)), Ok(Created::New(_))));
     assert_eq!(table.counted_by_source(), 12);
+    // So are addresses that stand for hosts of one network.
+    let stand_in = |host: u32| four(GROUPED + (7 << GROUP_HOSTS) + host, 1, 0);
+    let distinct: std::collections::HashSet<_> =
+        [0, 1, (1 << GROUP_HOSTS) - 1].map(|host| one.counter(&stand_in(host))).into();
+    assert_eq!(distinct.len(), 1);
+    assert_ne!(one.counter(&stand_in(0)), one.counter(&stand_in(1 << GROUP_HOSTS)));
     // What has ended makes room; a lower limit ends nothing.
     let first = table.reader().find(&four(1, 1, 0)).id().unwrap();
     assert!(two.remove(first).is_err());
