@@ -283,6 +283,8 @@ pub struct GeneratorConfig {
     pub vlan: u16,
     /// Tags and source of each frame in place of `vlan` and `source`.
     pub senders: Option<Arc<Senders>>,
+    /// UDP checksum of IPv4 packets, whether it is right or not; 0: none.
+    pub udp_checksum: u16,
     /// Visit the receivers in a pseudo-random order, not in turn.
     pub random: bool,
     /// Receive queues, 1 to 64; 0: one. Count and rate are shared between them.
@@ -318,6 +320,7 @@ impl Default for GeneratorConfig {
             destinations: Destinations::Range(1),
             vlan: 0,
             senders: None,
+            udp_checksum: 0,
             random: false,
             queues: 0,
             flows: 0,

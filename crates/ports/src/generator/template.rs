@@ -108,6 +108,7 @@ impl Template {
                 ip4(&mut frame[ip..], source.octets(), udp);
                 // UDP over IPv4 may go without a checksum (RFC 768).
                 write_udp(&mut frame[ip + 20..], udp);
+                frame[ip + 26..ip + 28].copy_from_slice(&config.udp_checksum.to_be_bytes());
                 (ip + 16, ip + 10, sum(&frame[ip..ip + 20]))
             }
             IpAddr::V6(source) => {

@@ -74,6 +74,10 @@ pub struct Figures {
     pub syn_cookies: bool,
     /// Whether sources are translated.
     pub nat44: bool,
+    /// Whether IPv6 packets become IPv4 packets.
+    pub nat64: bool,
+    /// Whether packets came from outside, and were translated back.
+    pub answers: bool,
     /// Whether flows are exported by IPFIX.
     pub export: bool,
     /// Whether frames were tagged.
@@ -137,6 +141,8 @@ impl Figures {
             zones: workload.has_zones,
             syn_cookies: workload.has_syn_cookies,
             nat44: workload.has_nat44,
+            nat64: workload.has_nat64,
+            answers: workload.has_answers,
             export: workload.is_exported,
             vlan: workload.is_tagged,
             flows: if workload.flows.are_new() { 0 } else { workload.flows.sources() },

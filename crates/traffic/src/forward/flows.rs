@@ -69,7 +69,7 @@ impl Flows {
 impl Workload {
     /// Whether packets belong to flows that are followed. SYNs that get a cookie begin none.
     pub(super) fn has_flows(&self) -> bool {
-        (self.is_stateful || self.has_nat44) && !self.has_syn_cookies
+        (self.is_stateful || self.has_nat44 || self.has_nat64) && !self.has_syn_cookies
     }
 
     /// The most flows that packets can belong to at a time.
@@ -87,7 +87,23 @@ impl Workload {
     /// The same packets without rules, translation and export.
     pub(super) fn plain(&self) -> Self {
         let plain = Self { acl: None, is_stateful: false, has_zones: false, ..self.clone() };
-        Self { has_nat44: false, is_exported: false, has_syn_cookies: false, ..plain }
+        let plain = Self { has_nat44: false, has_nat64: false, has_answers: false, ..plain };
+        Self { is_exported: false, has_syn_cookies: false, ..plain }
+    }
+
+    /// Rejects SYNs that exclude the rest of the workload.
+    fn check_syns(&self) -> Result<(), String> {
+        if self.has_syn_cookies && !(self.is_stateful && self.has_zones) {
+            return Err("zones answer SYNs that a stateful rule accepts: add --acl acl:600 --stateful --zones"
+                .to_owned());
+        }
+        let has_others = self.families() != [Ip::V4] || self.tunnels > 0 || self.flows.are_new();
+        if self.has_syn_cookies && has_others {
+            return Err("SYNs are packets of IPv4 without tunnels, and begin no flows: leave --family, --mix, \
+                        --tunnels and --flows new out"
+                .to_owned());
+        }
+        Ok(())
     }
 
     /// Rejects flows that exclude the rest of the workload.
@@ -97,16 +113,24 @@ impl Workload {
                 "NAT44 translates IPv4 packets, without tunnels: use --family ip4".to_owned()
             );
         }
-        if self.has_syn_cookies {
-            if !self.is_stateful || !self.has_zones {
-                return Err("zones answer SYNs that a stateful rule accepts: add --acl acl:600 --stateful --zones"
-                    .to_owned());
-            }
-            if self.families() != [Ip::V4] || self.tunnels > 0 || self.flows.are_new() {
-                return Err("SYNs are packets of IPv4 without tunnels, and begin no flows: leave --family, --mix, \
-                            --tunnels and --flows new out"
-                    .to_owned());
-            }
+        self.check_syns()?;
+        let is_crossed = self.has_nat44 || self.acl.is_some() || self.has_random_sources();
+        if self.has_nat64 && (self.families() != [Ip::V4] || self.tunnels > 0 || is_crossed) {
+            return Err(
+                "NAT64 sends IPv6 packets to IPv4 routes: use --family ip4, without --nat44, --acl, --tunnels and \
+                 random sources"
+                    .to_owned(),
+            );
+        }
+        let is_one =
+            Visits::Some(1) == self.visits && self.ports == 1 && self.vlans == 0 && self.vrfs == 0;
+        let is_plain = is_one && self.mix.is_none() && !self.is_tagged && self.acl.is_none();
+        let is_translated = self.has_nat44 || self.has_nat64;
+        if self.has_answers && !(is_translated && is_plain && self.workers == 1) {
+            return Err(
+                "answers come to one host by translation: add --nat44 or --nat64, and leave other traffic out"
+                    .to_owned(),
+            );
         }
         if self.is_exported && !self.has_flows() {
             return Err("there are no flows to export: add --stateful or --nat44".to_owned());

@@ -6,6 +6,7 @@
 //! of its neighbours.
 
 mod access_lists;
+mod answers;
 mod feature;
 mod figures;
 mod flows;

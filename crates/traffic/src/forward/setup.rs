@@ -1,7 +1,7 @@
 //! The forwarder state for a workload: ports, interfaces, tables, neighbours.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use stoa_engine::worker::Polling;
 use stoa_forwarder::control::Limits;
@@ -10,15 +10,16 @@ use stoa_forwarder::control::desired::{
 };
 use stoa_forwarder::nat::{Mapping, Prefix4};
 use stoa_ports::generator::PREPARED;
-use stoa_ports::{GeneratorConfig, NullConfig, PortConfig};
+use stoa_ports::{Destinations, GeneratorConfig, NullConfig, PortConfig};
+use stoa_wire::siit;
 
-use super::access_lists;
 use super::flows::TRACKED_MAX;
 use super::layout::{Layout, Side, VLAN};
 use super::senders::{PortSenders, interface_of};
 use super::targets::Table;
 use super::tunnels::Tunnels;
 use super::{BenchError, FCS, Ip, Workload};
+use super::{access_lists, answers};
 use crate::export;
 
 /// Table capacity beyond the measured routes: neighbours have host routes.
@@ -26,7 +27,7 @@ const SPARE: usize = 1 << 15;
 /// The MAC address of the first neighbour of sending interfaces; the others are consecutive.
 pub(super) const NEXT_HOP_MAC: u64 = 0x0200_0000_0002;
 /// The same for receiving interfaces.
-const SENDER_MAC: u64 = 0x0200_0100_0002;
+pub(super) const SENDER_MAC: u64 = 0x0200_0100_0002;
 /// The fewest packets that lie prepared in each port.
 const PREPARED_LEAST: u32 = 512;
 /// Interface without traffic.
@@ -60,6 +61,10 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
     }
     for at in 0..layout.interfaces() {
         let mut interface = interface(layout, tables, (Side::In, at));
+        if workload.has_nat64 {
+            let addresses = vec![layout.ours(Ip::V6, (Side::In, at))];
+            interface.ip6 = Family { enabled: true, addresses, ..interface.ip4.clone() };
+        }
         interface.acls.clone_from(&acls);
         enable(workload, Side::In, &mut interface);
         add_interface(&mut desired, layout, (Side::In, at), interface);
@@ -69,8 +74,8 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
         enable(workload, Side::Out, &mut interface);
         add_interface(&mut desired, layout, (Side::Out, at), interface);
     }
-    if workload.has_nat44 {
-        add_nat(&mut desired, layout);
+    if workload.has_nat44 || workload.has_nat64 {
+        add_nat(&mut desired, layout, workload.has_nat64);
     }
     if workload.is_exported {
         desired.ipfix = export::settings();
@@ -100,6 +105,9 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
             }
         }
     }
+    if workload.has_answers {
+        answers::turn(&mut desired, workload, layout);
+    }
     Ok(desired)
 }
 
@@ -122,10 +130,10 @@ fn add_tunnels(
 }
 
 /// The external addresses, 203.0.113.0/24: enough ports for the flows of all destinations, and no sources of packets.
-const POOL: Prefix4 = Prefix4 { network: 0xcb00_7100, length: 24 };
+pub(super) const POOL: Prefix4 = Prefix4 { network: 0xcb00_7100, length: 24 };
 
 /// Translates what the sending interfaces send.
-fn add_nat(desired: &mut DesiredState, layout: &Layout) {
+fn add_nat(desired: &mut DesiredState, layout: &Layout, is_nat64: bool) {
     for (policy, at) in (1..).zip(layout.sending()) {
         desired.nat.policies.push(NatPolicy {
             instance: 1,
@@ -134,6 +142,7 @@ fn add_nat(desired: &mut DesiredState, layout: &Layout) {
             pools: vec![POOL],
             ports: (1024, u16::MAX),
             mapping: Mapping::EndpointDependent,
+            nat64: is_nat64.then_some(siit::Prefix::WELL_KNOWN),
             ..NatPolicy::default()
         });
     }
@@ -229,9 +238,25 @@ fn generator(
         config.source = table.ip.source();
         config.destination = layout.neighbor(table.ip, (Side::Out, 0), 0);
         config.destinations = table.destinations(share);
+        if workload.has_nat64 {
+            send_by_nat64(&mut config);
+        }
         config.senders = senders.or_else(|| Tunnels::of(workload, layout)?.senders());
     }
     config
+}
+
+/// Sends the packets of an IPv6 host to the same destinations.
+fn send_by_nat64(config: &mut GeneratorConfig) {
+    let of = |it: Ipv4Addr| siit::Prefix::WELL_KNOWN.embed(it);
+    config.source = Ip::V6.source();
+    if let IpAddr::V4(destination) = config.destination {
+        config.destination = of(destination).into();
+    }
+    if let Destinations::List4(list) = &config.destinations {
+        let list = list.iter().map(|it| of(Ipv4Addr::from_bits(*it)).to_bits());
+        config.destinations = Destinations::List6(list.collect());
+    }
 }
 
 fn add_interface(
@@ -298,7 +323,7 @@ pub(super) fn route(layout: &Layout, ip: Ip, (vrf, hop): (usize, usize)) -> Rout
     through(layout, (Side::Out, at), layout.neighbor(ip, (Side::Out, at), number))
 }
 
-fn through(layout: &Layout, (side, at): (Side, usize), next_hop: IpAddr) -> Route {
+pub(super) fn through(layout: &Layout, (side, at): (Side, usize), next_hop: IpAddr) -> Route {
     let interface = layout.name(side, at);
     let path = Path { interface, next_hop: Some(next_hop), weight: 1 };
     Route { protocol: 1, action: Action::Paths(vec![path]) }

@@ -119,6 +119,10 @@ mod tests {
         all_forwarded(zones, &["ip4-zone-output", "ip6-zone-output"]);
         let nodes = ["ip4-nat44-input", "ip4-nat44-output"];
         all_forwarded(|it| (it.has_nat44, it.flows) = (true, Flows::Some(100)), &nodes);
+        let nat64 = |it: &mut Workload| {
+            (it.has_nat64, it.frame, it.flows) = (true, 78, Flows::Some(100));
+        };
+        all_forwarded(nat64, &["ip6-nat64-input", "ip4-nat44-output"]);
         all_forwarded(|it| (it.vrfs, it.vlans, it.ports, it.next_hops) = (3, 5, 2, 7), &[]);
         all_forwarded(|it| it.mix = Some(Mix::Campus), &[]);
         all_forwarded(|it| it.features_elsewhere = vec![Feature::UrpfLoose], &[]);

@@ -133,6 +133,10 @@ pub struct Workload {
     pub has_syn_cookies: bool,
     /// Whether the sources of packets are translated at the sending interfaces: as many flows as with stateful rules.
     pub has_nat44: bool,
+    /// Whether hosts have IPv6 and reach the destinations, which have IPv4, by NAT64: as many flows.
+    pub has_nat64: bool,
+    /// Whether packets come from outside, and translation turns them back to a host inside.
+    pub has_answers: bool,
     /// Whether flows are exported by IPFIX, to a collector at which nobody listens.
     pub is_exported: bool,
     /// Whether received and sent frames have a VLAN tag.
@@ -170,7 +174,7 @@ impl Ip {
 impl Workload {
     /// Rejects values that are out of range.
     pub(super) fn check(&self) -> Result<(), BenchError> {
-        let shortest = self.ip.shortest();
+        let shortest = if self.has_nat64 { Ip::V6 } else { self.ip }.shortest();
         let ranges: [(&str, u32, u32, u32); 12] = [
             ("routes", self.routes, 1, ROUTES_MAX),
             ("next hops", self.next_hops, 1, NEXT_HOPS_MAX),
@@ -316,6 +320,8 @@ pub(super) mod tests {
             has_zones: false,
             has_syn_cookies: false,
             has_nat44: false,
+            has_nat64: false,
+            has_answers: false,
             is_stateful: false,
             is_exported: false,
             is_tagged: false,

@@ -152,6 +152,13 @@ struct Layout {
     /// Translate the sources of packets (NAT44): as many flows as --flows for each destination
     #[arg(long)]
     nat44: bool,
+    /// Send IPv6 packets to 64:ff9b::/96, which become IPv4 packets to the destinations (NAT64): as many flows as with
+    /// --nat44
+    #[arg(long)]
+    nat64: bool,
+    /// Send from outside to a host inside (with --nat44 or --nat64): as many flows as --flows, translated back
+    #[arg(long)]
+    answers: bool,
     /// Export flows by IPFIX, to a collector at which nobody listens (with --stateful or --nat44)
     #[arg(long)]
     export: bool,
@@ -162,7 +169,7 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         Some(Family::Ip6) => Ip::V6,
         _ => Ip::V4,
     };
-    let shortest = if ip == Ip::V4 { 64 } else { 78 };
+    let shortest = if ip == Ip::V4 && !forward.layout.nat64 { 64 } else { 78 };
     let usual = Visits::Some(if forward.flows.are_new() { 255 } else { 1 });
     Ok(Workload {
         ip,
@@ -185,6 +192,8 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         has_zones: forward.layout.zones,
         has_syn_cookies: forward.layout.syn_cookies,
         has_nat44: forward.layout.nat44,
+        has_nat64: forward.layout.nat64,
+        has_answers: forward.layout.answers,
         is_exported: forward.layout.export,
         is_tagged: forward.vlan,
         frame: forward.frame.unwrap_or(shortest),
@@ -273,6 +282,8 @@ fn layout(figures: &Figures) -> String {
     parts.extend(figures.zones.then(|| "between zones".to_owned()));
     parts.extend(figures.syn_cookies.then(|| "SYNs with cookies".to_owned()));
     parts.extend(figures.nat44.then(|| "translated".to_owned()));
+    parts.extend(figures.nat64.then(|| "by NAT64".to_owned()));
+    parts.extend(figures.answers.then(|| "from outside".to_owned()));
     parts.extend(figures.export.then(|| "exported by IPFIX".to_owned()));
     parts.extend(figures.features_elsewhere.iter().map(|name| format!("{name} elsewhere")));
     parts.iter().map(|part| format!(", {part}")).collect()
