@@ -42,6 +42,7 @@ mod mixed_interfaces;
 mod mtu;
 mod nat44;
 mod nat44_services;
+mod nat64;
 mod ndisc6;
 mod netfilter;
 mod nmap;

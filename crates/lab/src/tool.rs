@@ -78,6 +78,10 @@ impl Tool {
     pub const NODE: Self = Self { program: "node", package: "nodejs", group: "build" };
     /// nftables' `nft`: the kernel's packet filter.
     pub const NFT: Self = Self { program: "nft", package: "nftables", group: "test" };
+    /// The resolver `unbound`.
+    pub const UNBOUND: Self = Self { program: "unbound", package: "unbound", group: "test" };
+    /// The stateless translator `tayga`.
+    pub const TAYGA: Self = Self { program: "tayga", package: "tayga", group: "test" };
     /// `curl`.
     pub const CURL: Self = Self { program: "curl", package: "curl", group: "test" };
     /// A server of FTP.
