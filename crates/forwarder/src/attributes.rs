@@ -45,6 +45,8 @@ pub mod interface_flags {
     pub const FEATURES4: u32 = 1 << 17;
     /// Has features of the arc `ip6-input`.
     pub const FEATURES6: u32 = 1 << 18;
+    /// Is an external interface of NAT64.
+    pub const NAT64: u32 = 1 << 19;
     /// All bits of features.
     pub const FEATURES: u32 = FEATURES_ETHERNET | FEATURES4 | FEATURES6;
 }

@@ -177,6 +177,14 @@ reasons! {
     Nat44Malformed "nat44-malformed" "packet with a cut or wrong header, or an authentication header, which cannot be translated";
     PcpIgnored "pcp-ignored" "PCP or NAT-PMP message that nobody answers: cut, a response, to an external address, or of a host elsewhere";
     PcpLimited "pcp-limited" "PCP or NAT-PMP over the rate of the control-plane policer";
+    Nat64Address "nat64-address" "IPv6 packet to the prefix of NAT64 whose source or IPv4 destination is no address of a host, or an answer to a host that has gone";
+    Nat64Full "nat64-full" "IPv6 packet to the prefix of NAT64 from a host for which there is no room";
+    Nat64Malformed "nat64-malformed" "packet with a cut or wrong header, or too long, which NAT64 cannot translate";
+    Nat64Extension "nat64-extension" "packet with an IPv6 extension header that IPv4 has no counterpart of (RFC 7915)";
+    Nat64Icmp "nat64-icmp" "ICMP message without a counterpart in the other family, or in fragments (RFC 7915)";
+    Nat64QuotedTruncated "nat64-quoted-truncated" "ICMP error that quotes less than the IP header of a packet";
+    Nat64QuotedMalformed "nat64-quoted-malformed" "ICMP error about a packet whose headers are wrong";
+    Nat64NoChecksum "nat64-no-checksum" "UDP packet without a checksum, which IPv6 needs (RFC 8200): of an IPv6 host, or an IPv4 fragment (RFC 7915)";
     Nptv6Unmappable "nptv6-unmappable" "address without a counterpart of the other prefix (RFC 6296)";
     LoginRequired "login-required" "packet of a host that has not logged in, to where such hosts may not send";
     LoginLimited "login-limited" "HTTP of hosts that have not logged in, over the rate of the control-plane policer";

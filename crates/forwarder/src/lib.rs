@@ -27,6 +27,7 @@ pub mod ipfix;
 pub mod kernel;
 pub mod login;
 pub mod nat;
+pub mod nat64;
 pub mod neighbor;
 pub mod nodes;
 pub mod noop;

@@ -32,6 +32,7 @@ use crate::login::Logins;
 use crate::login::traffic::LoginTraffic;
 use crate::nat::Nat;
 use crate::nat::mappings::RemotePeers;
+use crate::nat64::Nat64;
 use crate::nptv6::Nptv6;
 use crate::pcp::PcpInterfaces;
 use crate::plugin::Part;
@@ -131,6 +132,8 @@ pub struct Shared {
     pub acl_log: Reports<log::Record>,
     /// Address translation.
     pub nat: Published<Arc<Nat>>,
+    /// Prefixes of NAT64.
+    pub nat64: Published<Nat64>,
     /// Translation of IPv6 prefixes.
     pub nptv6: Published<Nptv6>,
     /// Hosts that have logged in, and what others may do.
@@ -212,6 +215,7 @@ impl Shared {
             hits: HitTable::new(quiescence.workers(), COUNTED)?,
             acl_log: Reports::new(log::RING),
             nat: Published::new(Arc::default(), quiescence),
+            nat64: Published::new(Nat64::default(), quiescence),
             nptv6: Published::new(Nptv6::default(), quiescence),
             logins: Published::new(Logins::default(), quiescence),
             login_traffic: LoginTraffic::new(quiescence.workers())?,

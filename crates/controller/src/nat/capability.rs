@@ -11,11 +11,12 @@ use stoa_yang::error::ValidationErrors;
 
 use super::blocks;
 use super::mappings::{Backend, Mapping, mappings};
+use super::nat64;
 use super::nptv6;
 use super::outside;
 use super::overlaps;
 use super::paths::{INSTANCES, instance_path, mapping_path};
-use super::policies::{Policy, policies};
+use super::policies::{Policy, of_nat64, policies};
 use super::state;
 use super::values::{Ports, ip4};
 use crate::capability::{Capability, Facts, Page, Settings, Translated};
@@ -50,6 +51,7 @@ impl Capability for Translation {
         let (mut nat, mut pairs) = (v1::Nat::default(), Vec::new());
         for instance in instances {
             if nptv6::is_prefix_translation(instance, errors) {
+                nat64::is_of_type(instance, errors);
                 let of = nptv6::pairs(instance, &interfaces, errors);
                 pairs.extend(of.into_iter().filter(|_| instance.enable.unwrap_or(true)));
                 continue;
@@ -69,6 +71,7 @@ impl Capability for Translation {
         }
         overlaps::check(&of_policies, &of_mappings, errors);
         blocks::check(&of_policies, errors);
+        nat64::check(of_nat64(&of_policies), all, errors);
         check_counts(&nat, errors);
         nptv6::check(&pairs, errors);
         outside::check(&of_policies, &pairs, errors);
@@ -180,6 +183,7 @@ fn desired_policy(policy: &Policy<'_>, exempt: &[Ipv4Net]) -> v1::NatPolicy {
         port_control: policy.port_control.clone(),
         // They need the addresses of all interfaces: see `own_ports`.
         own_ports: Vec::new(),
+        nat64_prefix: policy.nat64.map(|net| prefix_to_proto(&IpNet::V6(net))),
     }
 }
 

@@ -1,10 +1,11 @@
-//! Translation of IPv4 addresses and IPv6 prefixes (RFC 8512): policies and static mappings, what a commit warns about,
-//! state and metrics.
+//! Translation of IPv4 addresses, of IPv6 hosts to IPv4, and of IPv6 prefixes (RFC 8512): policies and static mappings,
+//! what a commit warns about, state and metrics.
 
 mod alg;
 mod blocks;
 mod capability;
 mod mappings;
+mod nat64;
 mod nptv6;
 mod outside;
 mod overlaps;

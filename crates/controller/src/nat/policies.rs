@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 
-use ipnet::Ipv4Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 use stoa_api::nat::{ADDRESSES, PORTS};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use super::alg::algs;
 use super::blocks::{Blocks, blocks, quotas};
+use super::nat64;
 use super::paths::{instance_path, policy_path, pool_path};
 use super::port_control::port_control;
-use super::values::{Ports, ip4, ports, unicast};
+use super::values::{Ports, ip4, ports, unicast, without_module};
 use crate::config::model::{
     ExternalPool, FilteringType, Interface, MappingType, NatInstance, NatPolicy,
 };
@@ -38,6 +39,8 @@ pub(super) struct Policy<'a> {
     pub(super) is_silent: bool,
     pub(super) algs: Vec<v1::NatAlg>,
     pub(super) port_control: Option<v1::NatPortControl>,
+    /// The prefix of NAT64, in an instance of this type.
+    pub(super) nat64: Option<Ipv6Net>,
 }
 
 /// A leaf with a few values of which Stoa has some.
@@ -57,11 +60,15 @@ pub(super) fn policies<'a>(
     errors: &mut ValidationErrors,
 ) -> Vec<Policy<'a>> {
     let is_static_only = is_static_only(instance, errors);
+    let is_nat64 = nat64::is_of_type(instance, errors);
     let all = instance.policy.iter();
     let mut found: Vec<_> =
         all.filter_map(|it| policy((instance.id, it), interfaces, errors)).collect();
     for policy in &mut found {
         policy.is_static_only = is_static_only;
+        if is_nat64 {
+            policy.nat64 = nat64::prefix((instance, policy.id), errors);
+        }
         if is_static_only && policy.blocks.is_some() {
             errors.add(
                 format!("{}/port-allocation-type", policy_path(instance.id, policy.id)),
@@ -88,22 +95,25 @@ pub(super) fn policies<'a>(
     found
 }
 
+/// Those with a prefix of NAT64.
+pub(super) fn of_nat64<'a>(policies: &'a [Policy<'_>]) -> impl Iterator<Item = nat64::Of<'a>> {
+    policies.iter().filter_map(|it| {
+        let (vrf, instance, policy) = (it.vrf, it.instance, it.id);
+        Some(nat64::Of { vrf, instance, policy, prefix: it.nat64? })
+    })
+}
+
 /// Whether an instance translates by its static mappings alone.
 fn is_static_only(instance: &NatInstance, errors: &mut ValidationErrors) -> bool {
     let kind = instance.kind.as_deref().map_or("napt44", without_module);
-    if !matches!(kind, "napt44" | "basic-nat44") {
+    if !matches!(kind, "napt44" | "basic-nat44" | nat64::TYPE) {
         errors.add(
             format!("{}/type", instance_path(instance.id)),
             format!("Stoa does not translate as {kind} says"),
-            "Set it to ietf-nat:napt44, ietf-nat:basic-nat44 or ietf-nat:nptv6.",
+            "Set it to ietf-nat:napt44, ietf-nat:basic-nat44, ietf-nat:nat64 or ietf-nat:nptv6.",
         );
     }
     kind == "basic-nat44"
-}
-
-/// The name of an identity.
-fn without_module(identity: &str) -> &str {
-    identity.rsplit(':').next().unwrap_or(identity)
 }
 
 /// The external interface of a policy, if it has one.
@@ -174,6 +184,7 @@ fn policy<'a>(
         is_silent: given.refusal.as_deref() == Some("silent"),
         algs: algs(given, &path, errors),
         port_control: port_control(given, &path, errors),
+        nat64: None,
     })
 }
 

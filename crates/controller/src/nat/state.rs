@@ -93,7 +93,9 @@ fn capabilities() -> Value {
     let protocols = [(1, "ICMP"), (6, "TCP"), (17, "UDP")];
     let protocol = |(id, name)| json!({ "protocol-id": id, "protocol-name": name });
     json!({
-        "nat-flavor": ["ietf-nat:napt44", "ietf-nat:basic-nat44", "ietf-nat:nptv6"],
+        "nat-flavor": [
+            "ietf-nat:napt44", "ietf-nat:basic-nat44", "ietf-nat:nat64", "ietf-nat:nptv6",
+        ],
         "per-interface-binding": ["unsupported"],
         "transport-protocols": protocols.map(protocol),
         "restricted-port-support": true,

@@ -3,6 +3,7 @@
 mod alg;
 mod backends;
 mod blocks;
+mod nat64;
 mod nptv6;
 mod port_control;
 mod state;

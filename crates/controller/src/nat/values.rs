@@ -63,6 +63,11 @@ pub(super) fn range((first, last): Ports) -> String {
     if first == last { first.to_string() } else { format!("{first} to {last}") }
 }
 
+/// The name of an identity.
+pub(super) fn without_module(identity: &str) -> &str {
+    identity.rsplit(':').next().unwrap_or(identity)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

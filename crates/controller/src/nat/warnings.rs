@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use stoa_api::acl::protocol_name;
 use stoa_api::v1;
+use stoa_wire::siit::Prefix;
 
 use super::paths::{mapping_path, policy_path};
 use super::services::taken_from;
@@ -48,6 +49,7 @@ pub(crate) fn warnings(desired: &v1::Desired, around: Around<'_>) -> Vec<Warning
     let Some(v1::Nat { policies, mappings }) = &desired.nat else { return Vec::new() };
     let mut warnings: Vec<Warning> = hidden(policies).take(LISTED).collect();
     warnings.extend(policies.iter().filter_map(|it| without_address(it, around)).take(LISTED));
+    warnings.extend(policies.iter().filter_map(|it| out_of_reach(it, around)).take(LISTED));
     warnings.extend(policies.iter().filter_map(idle_quota).take(LISTED));
     warnings.extend(policies.iter().filter_map(small_quota).take(LISTED));
     let looked_at = around.prefixes_to_look_at();
@@ -91,6 +93,9 @@ fn hidden(policies: &[v1::NatPolicy]) -> impl Iterator<Item = Warning> {
 /// Whether a policy has all sources of another one. Its exempt destinations do not matter: no later policy is asked
 /// about them.
 fn covers(former: &v1::NatPolicy, later: &v1::NatPolicy) -> bool {
+    if former.nat64_prefix.is_some() != later.nat64_prefix.is_some() {
+        return false;
+    }
     let is_inside = |net: IpNet| nets(&former.subscribers).any(|it| it.contains(&net));
     former.subscribers.is_empty()
         || !later.subscribers.is_empty() && nets(&later.subscribers).all(is_inside)
@@ -109,6 +114,25 @@ fn without_address(policy: &v1::NatPolicy, around: Around<'_>) -> Option<Warning
             policy_path(*instance, *id),
             crate::warning::interface_node(interface, "ietf-ip:ipv4"),
         ],
+    })
+}
+
+/// A policy of NAT64 with the well-known prefix, whose external interface has a subnet that is not global.
+fn out_of_reach(policy: &v1::NatPolicy, around: Around<'_>) -> Option<Warning> {
+    let v1::NatPolicy { instance, policy: id, interface, .. } = policy;
+    let IpNet::V6(given) = prefix_from_proto(policy.nat64_prefix.as_ref()?)? else { return None };
+    let prefix = Prefix::new(given.network(), given.prefix_len())?;
+    let subnets = around.addressing.subnets(interface, false)?.iter();
+    let subnet = subnets.map(IpNet::trunc).find(|it| match it.network() {
+        IpAddr::V4(network) => !prefix.may_have(network),
+        IpAddr::V6(_) => false,
+    })?;
+    Some(Warning {
+        text: format!(
+            "NAT policy {id} of instance {instance}: {given} stands for global addresses alone, so IPv6 hosts do not reach \
+             {subnet} of interface {interface}; use a prefix of the network to reach it"
+        ),
+        nodes: vec![format!("{}/nat64-prefixes", policy_path(*instance, *id))],
     })
 }
 

@@ -5,6 +5,8 @@ pub const MULTICAST: u16 = 1;
 /// We made this packet: its TTL is not ours to decrement, and a failure is
 /// not answered by ICMP.
 pub const OWN: u16 = 2;
+/// It came as a packet of the other family of IP (NAT64): errors about it are made in that family.
+pub const CROSSED: u16 = 4;
 /// How often the packet went into a tunnel: a number of these bits.
 pub const TUNNELS: u16 = 0x30;
 /// One time of [`TUNNELS`].
@@ -36,6 +38,7 @@ pub const OF_OUTER: u16 = OWN
     | DEFERRED
     | COOKIE
     | TRANSLATED
+    | CROSSED
     | KEEPS_DESTINATION;
 /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
 pub const REFUSED: u16 = 0x4000;

@@ -136,11 +136,24 @@ impl<F: Family> AclNode<F> {
         }
         let (lanes, arc) = (vector.len(), (self.place.of)(&self.shared.arcs));
         if self.place.is_input() {
-            return gather_32(self.hook.arguments(arc), &vector.rx_if, lanes, &mut self.ids);
+            gather_32(self.hook.arguments(arc), &vector.rx_if, lanes, &mut self.ids);
+            return self.leave_out_crossed(vector);
         }
         gather_32(self.hook.arguments(arc), &vector.tx_if, lanes, &mut self.ids);
         for (id, flags) in self.ids.iter_mut().zip(vector.flags.iter()).take(lanes) {
             *id = if flags & (flags::OWN | flags::ADMITTED) != 0 { 0 } else { *id };
+        }
+    }
+
+    /// IPv6 lists have decided about packets that NAT64 has made IPv4 packets of: here only their flows are followed.
+    #[inline(always)]
+    fn leave_out_crossed(&mut self, vector: &Vector) {
+        let lanes = vector.len();
+        let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
+        if any & flags::CROSSED != 0 {
+            for (id, flags) in self.ids.iter_mut().zip(&vector.flags[..lanes]) {
+                *id = if flags & flags::CROSSED != 0 && *id != 0 { TRACK } else { *id };
+            }
         }
     }
 

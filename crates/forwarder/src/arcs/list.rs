@@ -14,6 +14,7 @@ use crate::ethernet::cross_connect;
 use crate::ip::{flow_hash, minimum_ttl, mss_clamp, policy, redirect, reverse_path};
 use crate::login;
 use crate::nat;
+use crate::nat64;
 use crate::nodes::node;
 use crate::noop;
 use crate::nptv6;
@@ -125,6 +126,16 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                     nat::make_input,
                 ),
                 after: &[],
+                before: &[nat64::INPUT4_NODE],
+            },
+            Feature {
+                node: node(
+                    nat64::INPUT4_NODE,
+                    "makes IPv6 packets of translated IPv4 packets whose destination is an IPv6 host",
+                    nat64::EDGES4,
+                    nat64::make_input4,
+                ),
+                after: &[],
                 before: &[nat::VRF_NODE],
             },
             Feature {
@@ -211,6 +222,17 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 (acl::EDGES6, acl::make_input6),
                 (&["ip6-reverse-path"], &["ip6-policy"]),
             ),
+            // Behind access lists, which see IPv6 packets.
+            Feature {
+                node: node(
+                    nat64::INPUT6_NODE,
+                    "makes IPv4 packets of received IPv6 packets to the prefix of NAT64",
+                    nat64::EDGES6,
+                    nat64::make_input6,
+                ),
+                after: &["ip6-acl-input"],
+                before: &["ip6-policy"],
+            },
             does_nothing("ip6-noop", noop::make_ip6),
             passive(
                 ("ip6-flow-hash", "asks for the flow of each packet: measures the cost"),

@@ -22,6 +22,7 @@ use crate::ipfix::Exports;
 use crate::nat::Traffic;
 use crate::nat::mappings::Mappings;
 use crate::nat::quotas::Quotas;
+use crate::nat64::hosts::{HOSTS, Hosts};
 
 /// Seconds and milliseconds of workers, with any origin; both wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,7 @@ pub struct Flows {
     exports: Exports,
     expectations: Expectations,
     limits: FlowLimits,
+    nat64_hosts: Hosts,
 }
 
 /// How many flows fit.
@@ -145,6 +147,7 @@ impl Flows {
             exports: Exports::new(random::<1>()[0]),
             expectations: Expectations::new(random::<1>()[0] as u32),
             limits: FlowLimits::new(workers, [random(), random()]),
+            nat64_hosts: Hosts::new().map_err(|_| FlowError::Capacity(HOSTS as u64))?,
         })
     }
 
@@ -263,6 +266,12 @@ impl Flows {
     #[inline(always)]
     pub fn limits(&self) -> &FlowLimits {
         &self.limits
+    }
+
+    /// IPv6 hosts that use NAT64: some sources of IPv4 flows stand for them.
+    #[inline(always)]
+    pub fn nat64_hosts(&self) -> &Hosts {
+        &self.nat64_hosts
     }
 
     /// The dynamic mappings of address translation.

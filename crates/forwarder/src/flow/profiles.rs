@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use stoa_tables::flow_table::Eviction;
+
 use super::tcp::Options;
 use super::timeouts::{Class, Timeouts};
 
@@ -41,6 +43,17 @@ pub const fn profile_of(class: u8) -> u8 {
     class >> 4
 }
 
+/// For how many seconds a flow lives without packets at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Longest {
+    /// Any flow.
+    pub answered: u32,
+    /// One that is no connection of TCP.
+    pub datagrams: u32,
+    /// One to which nobody has answered.
+    pub unanswered: u32,
+}
+
 /// All profiles, which the control thread writes and workers copy.
 #[derive(Debug)]
 pub struct Profiles {
@@ -48,16 +61,21 @@ pub struct Profiles {
     version: AtomicU32,
     timeouts: [[AtomicU32; Class::ALL.len()]; PROFILES],
     options: [AtomicU32; PROFILES],
+    /// What [`Self::longest`] returns, in the order of its fields.
+    longest: [AtomicU32; 3],
 }
 
 impl Default for Profiles {
     fn default() -> Self {
         let default = Timeouts::default();
-        Self {
+        let profiles = Self {
             version: AtomicU32::new(0),
             timeouts: [(); PROFILES].map(|()| Class::ALL.map(|it| AtomicU32::new(default.of(it)))),
             options: [(); PROFILES].map(|()| AtomicU32::new(0)),
-        }
+            longest: [const { AtomicU32::new(0) }; 3],
+        };
+        profiles.note_longest(&Profile::default());
+        profiles
     }
 }
 
@@ -65,6 +83,8 @@ impl Profiles {
     /// Sets a profile, for all flows that have its number. A shorter timeout applies to a flow when its state changes,
     /// or when the former one ends.
     pub fn set(&self, number: u8, profile: &Profile) {
+        // Before a worker sees it.
+        self.note_longest(profile);
         let number = usize::from(number) % PROFILES;
         for (class, cell) in Class::ALL.into_iter().zip(&self.timeouts[number]) {
             cell.store(profile.timeouts.of(class), Ordering::Relaxed);
@@ -80,6 +100,29 @@ impl Profiles {
     #[inline(always)]
     pub fn version(&self) -> u32 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// The longest timeouts of all profiles that there ever were: flows keep those with which they began.
+    pub fn longest(&self) -> Longest {
+        let [answered, datagrams, unanswered] =
+            [0, 1, 2].map(|it| self.longest[it].load(Ordering::Relaxed));
+        Longest { answered, datagrams, unanswered }
+    }
+
+    fn note_longest(&self, profile: &Profile) {
+        let [answered, datagrams, unanswered] = &self.longest;
+        let most = |seen: &AtomicU32, it: u32| seen.fetch_max(it, Ordering::Relaxed);
+        for class in Class::ALL {
+            let timeout = profile.timeouts.of(class);
+            most(answered, timeout);
+            // A connection that is picked up counts as open at once.
+            if class.eviction(true) != Eviction::Never || profile.options.loose {
+                most(datagrams, timeout);
+            }
+            if class.eviction(false) == Eviction::Unanswered || profile.options.loose {
+                most(unanswered, timeout);
+            }
+        }
     }
 
     /// A profile.
@@ -145,6 +188,28 @@ mod tests {
         assert_eq!(copied.options(with_profile(Class::TcpOpening, 3)), quick.options);
         assert_eq!(copied.options(Class::TcpOpening as u8), Options::default());
         assert_eq!((profiles.get(3), profiles.get(0)), (quick, Profile::default()));
+    }
+
+    #[test]
+    fn flows_without_an_answer_live_shorter() {
+        let profiles = Profiles::default();
+        let of = |it: &Profiles| {
+            let Longest { answered, datagrams, unanswered } = it.longest();
+            [answered, datagrams, unanswered]
+        };
+        assert_eq!(of(&profiles), [7440, 300, 300]);
+        let mut slow = Profile::default();
+        slow.timeouts.set(Class::UdpNew, 400);
+        slow.timeouts.set(Class::UdpReplied, 500);
+        slow.timeouts.set(Class::TcpHalfClosed, 9000);
+        profiles.set(2, &slow);
+        assert_eq!(of(&profiles), [9000, 500, 400]);
+        // Flows that began by then keep them.
+        profiles.set(2, &Profile::default());
+        assert_eq!(of(&profiles), [9000, 500, 400]);
+        slow.options.loose = true;
+        profiles.set(2, &slow);
+        assert_eq!(of(&profiles), [9000; 3]);
     }
 
     #[test]

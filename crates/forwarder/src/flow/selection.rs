@@ -37,6 +37,8 @@ pub struct Selection {
     states: u16,
     network: u128,
     mask: u128,
+    /// The IPv4 address by which flows know the IPv6 host that is meant; 0: none.
+    stand_in: u32,
 }
 
 impl Selection {
@@ -51,6 +53,12 @@ impl Selection {
         let mask = u128::MAX.checked_shl(host_bits).unwrap_or_default();
         let is_ip4 = Some(address.is_ipv4());
         Self { is_ip4, network: network & mask, mask, ..self }
+    }
+
+    /// Of these, also those of this IPv4 address, by which flows know the IPv6 host of the prefix.
+    #[must_use]
+    pub fn or_stand_in(self, stand_in: u32) -> Self {
+        Self { stand_in, ..self }
     }
 
     /// Of these, those in one of these states: names of [`Class`], or "suspended". `None`: there is no such state.
@@ -69,7 +77,7 @@ impl Selection {
 
     /// Whether flows of a family can meet it.
     pub fn has_family(&self, is_ip4: bool) -> bool {
-        self.is_ip4.is_none_or(|it| it == is_ip4)
+        self.is_ip4.is_none_or(|it| it == is_ip4) || is_ip4 && self.stand_in != 0
     }
 
     /// Whether a live flow meets all conditions.
@@ -89,16 +97,17 @@ impl Selection {
             Tuple::Ip6(it) => (false, it.protocol),
         };
         let ends = || [Some(key), translated].into_iter().flatten().flat_map(|key| ends_of(&key));
+        let is_stand_in = |end| is_ip4 && self.stand_in != 0 && end == u128::from(self.stand_in);
         let is_port = self.port == 0
             || has_ports(protocol) && ends().any(|(_, end_port)| end_port == self.port);
         self.has_family(is_ip4)
             && self.protocol.is_none_or(|it| it == protocol)
             && self.vrf.is_none_or(|it| it == key.vrf & VRF_SLOT)
-            && ends().any(|(end, _)| end & self.mask == self.network)
+            && ends().any(|(end, _)| end & self.mask == self.network || is_stand_in(end))
             && is_port
     }
 
-    fn to_words(self) -> [u64; 5] {
+    fn to_words(self) -> [u64; 6] {
         let given = [
             (self.is_ip4.is_some(), FAMILY),
             (self.is_ip4 == Some(true), IS_IP4),
@@ -112,10 +121,10 @@ impl Selection {
             | u64::from(self.states) << 48;
         let halves = |it: u128| [(it >> 64) as u64, it as u64];
         let ([network, network_low], [mask, mask_low]) = (halves(self.network), halves(self.mask));
-        [flags | numbers, network, network_low, mask, mask_low]
+        [flags | numbers, network, network_low, mask, mask_low, self.stand_in.into()]
     }
 
-    fn of_words([first, network, network_low, mask, mask_low]: [u64; 5]) -> Self {
+    fn of_words([first, network, network_low, mask, mask_low, stand_in]: [u64; 6]) -> Self {
         let is = |bit| first & bit != 0;
         let whole = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
         Self {
@@ -126,6 +135,7 @@ impl Selection {
             states: (first >> 48) as u16,
             network: whole(network, network_low),
             mask: whole(mask, mask_low),
+            stand_in: stand_in as u32,
         }
     }
 }
@@ -142,7 +152,7 @@ fn ends_of(key: &FlowKey) -> [(u128, u16); 2] {
 
 /// A selection that one thread stores while no other one loads it.
 #[derive(Debug, Default)]
-pub(super) struct SharedSelection([AtomicU64; 5]);
+pub(super) struct SharedSelection([AtomicU64; 6]);
 
 impl SharedSelection {
     pub(super) fn store(&self, selection: &Selection) {
@@ -268,9 +278,10 @@ mod tests {
             is_ip4 in any::<Option<bool>>(),
             protocol in any::<Option<u8>>(),
             (port, vrf, states) in any::<(u16, Option<u16>, u16)>(),
-            (network, mask) in any::<(u128, u128)>(),
+            (network, mask, stand_in) in any::<(u128, u128, u32)>(),
         ) {
-            let selection = Selection { is_ip4, protocol, port, vrf, states, network, mask };
+            let selection =
+                Selection { is_ip4, protocol, port, vrf, states, network, mask, stand_in };
             let shared = SharedSelection::default();
             shared.store(&selection);
             prop_assert_eq!(shared.load(), selection);

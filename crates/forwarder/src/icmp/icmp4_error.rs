@@ -16,8 +16,8 @@ use crate::drops::Drop;
 use crate::nat;
 use crate::shared::Shared;
 
-/// The next node of errors.
-pub const EDGES: &[&str] = &["ip4-origin"];
+/// The next node of errors, and that of packets that came in the other family.
+pub const EDGES: &[&str] = &["ip4-origin", "icmp6-error"];
 
 /// The longest error (RFC 1812 4.3.2.3).
 const LONGEST: usize = 576;
@@ -90,7 +90,8 @@ fn error(cause: IcmpCause) -> Error {
         | IcmpCause::BeyondScope
         // IPv6 only.
         | IcmpCause::PrefixSubnet
-        | IcmpCause::PrefixIdentifier(_) => Error::Unreachable(Unreachable::Host),
+        | IcmpCause::PrefixIdentifier(_)
+        | IcmpCause::NotGlobal => Error::Unreachable(Unreachable::Host),
         IcmpCause::Prohibited
         | IcmpCause::RuleProhibited
         | IcmpCause::AclInput

@@ -19,8 +19,8 @@ use crate::drops::Drop;
 use crate::nptv6;
 use crate::shared::Shared;
 
-/// The next node of errors.
-pub const EDGES: &[&str] = &["ip6-origin"];
+/// The next node of errors, and that of packets that came in the other family.
+pub const EDGES: &[&str] = &["ip6-origin", "icmp4-error"];
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -112,7 +112,8 @@ fn error(cause: IcmpCause, pointer: u32) -> Error {
         | IcmpCause::AclOutput
         | IcmpCause::ZonePair
         | IcmpCause::NoPort
-        | IcmpCause::Quota => Error::Unreachable(Unreachable::Prohibited),
+        | IcmpCause::Quota
+        | IcmpCause::NotGlobal => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
         IcmpCause::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },

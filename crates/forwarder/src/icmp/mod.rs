@@ -65,6 +65,8 @@ pub enum IcmpCause {
     PrefixIdentifier(u16),
     /// The host has not logged in.
     Login,
+    /// The well-known prefix of NAT64 does not stand for the IPv4 address (RFC 6052 section 3.1).
+    NotGlobal,
 }
 
 impl IcmpCause {
@@ -109,6 +111,7 @@ impl IcmpCause {
             Self::PrefixSubnet => 23,
             Self::PrefixIdentifier(pointer) => 24 | u32::from(pointer) << 16,
             Self::Login => 25,
+            Self::NotGlobal => 26,
         }
     }
 
@@ -141,6 +144,7 @@ impl IcmpCause {
             23 => Self::PrefixSubnet,
             24 => Self::PrefixIdentifier(value),
             25 => Self::Login,
+            26 => Self::NotGlobal,
             _ => Self::NoRoute,
         }
     }
@@ -174,6 +178,7 @@ impl IcmpCause {
             Self::Quota => Drop::Nat44Quota,
             Self::PrefixSubnet | Self::PrefixIdentifier(_) => Drop::Nptv6Unmappable,
             Self::Login => Drop::LoginRequired,
+            Self::NotGlobal => Drop::Nat64Address,
         }
     }
 }
@@ -211,6 +216,7 @@ mod tests {
             IcmpCause::PrefixSubnet,
             IcmpCause::PrefixIdentifier(24),
             IcmpCause::Login,
+            IcmpCause::NotGlobal,
         ];
         for cause in all {
             assert_eq!(IcmpCause::of(cause.code()), cause);

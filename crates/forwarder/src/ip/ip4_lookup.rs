@@ -13,6 +13,7 @@ use super::{follow_all, header_words};
 use crate::attributes::Attributes;
 use crate::attributes::interface_flags::FORWARD4;
 use crate::drops::Drop;
+use crate::nat64;
 use crate::output;
 use crate::shared::Shared;
 
@@ -52,7 +53,8 @@ impl Node for Ip4Lookup {
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Counted::All);
         if self.are_plain(vector) {
-            return follow_all(shared, vector, &self.values, route);
+            let next = follow_all(shared, vector, &self.values, route);
+            return nat64::all_confined(shared, vector, next);
         }
         for lane in 0..lanes {
             vector.next[lane] = self.lane(vector, lane);
@@ -61,14 +63,17 @@ impl Node for Ip4Lookup {
     }
 }
 
-/// Whether all lanes are generated locally, or all are transit packets from interfaces with `forward`.
+/// Whether all lanes are generated locally, all have changed their family, or all are transit packets from interfaces
+/// with `forward`.
 #[inline(always)]
 pub(super) fn may_all_leave(attributes: &Attributes, forward: u32, vector: &Vector) -> bool {
     let lanes = vector.len();
     let of = |(any, all): (u16, u16), flags: &u16| (any | flags, all & flags);
-    let (any, all) = vector.flags[..lanes].iter().fold((0, flags::OWN), of);
-    let is_own = (any & flags::FRAMED == 0) & (all != 0);
-    is_own || any & flags::OWN == 0 && attributes.all_have(forward, &vector.rx_if, lanes)
+    let (any, all) = vector.flags[..lanes].iter().fold((0, u16::MAX), of);
+    // The interface of a packet that has changed its family forwards those of the former one.
+    let are_open = (any & flags::FRAMED == 0) & (all & (flags::OWN | flags::CROSSED) != 0);
+    let are_transit = any & (flags::OWN | flags::CROSSED) == 0;
+    are_open || are_transit && attributes.all_have(forward, &vector.rx_if, lanes)
 }
 
 impl Ip4Lookup {
@@ -90,9 +95,11 @@ impl Ip4Lookup {
             return Drop::Ip4Truncated.next();
         }
         let next = route(shared, vector, lane, self.values[lane]);
-        let own = vector.flags[lane] & flags::OWN != 0;
+        // The interface of a packet that was an IPv6 packet forwards those.
+        let own = vector.flags[lane] & (flags::OWN | flags::CROSSED) != 0;
         let forwards = || shared.attributes.flags_of(vector.rx_if[lane]) & FORWARD4 != 0;
         let next = forwardable(next, own || forwards());
+        let next = nat64::confined(shared, vector, lane, next);
         if self.heads[lane] >> 24 == PLAIN_HEADER {
             next
         } else {

@@ -292,7 +292,7 @@ fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> 
 
 /// Resolves the route of a lane; computes the flow hash only for next hops with several paths.
 #[inline(always)]
-pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
+pub(crate) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
     let is_group = shared.next_hops.is_group(value);
     let flow_hash =
         if is_group { flow::hash6(vector.bytes(lane), shared.seeds.paths()) } else { 0 };

@@ -12,6 +12,7 @@ use super::lookup::Lookup;
 use super::{REWRITE, follow_all, header_words};
 use crate::attributes::interface_flags::FORWARD6;
 use crate::drops::Drop;
+use crate::nat64;
 use crate::neighbor::NO_ADJACENCY;
 use crate::output;
 use crate::shared::Shared;
@@ -57,7 +58,8 @@ impl Node for Ip6Lookup {
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Counted::All);
         if !scopes && may_all_leave(&shared.attributes, FORWARD6, vector) {
-            return follow_all(shared, vector, &self.values, route);
+            let next = follow_all(shared, vector, &self.values, route);
+            return nat64::all_forwarded(vector, next);
         }
         for lane in 0..lanes {
             vector.next[lane] = self.lane(vector, lane);
@@ -84,7 +86,9 @@ impl Ip6Lookup {
             return if own { RESOLVE } else { Drop::Ip6LinkLocal.next() };
         }
         let next = route(shared, vector, lane, self.values[lane]);
-        let forwards = shared.attributes.flags_of(vector.rx_if[lane]) & FORWARD6 != 0;
+        let forwards = vector.flags[lane] & flags::CROSSED != 0
+            || shared.attributes.flags_of(vector.rx_if[lane]) & FORWARD6 != 0;
+        let next = nat64::forwarded(vector, lane, next);
         if own || forwards || next != REWRITE { next } else { Drop::Ip6NotForwarding.next() }
     }
 }

@@ -12,7 +12,8 @@ use crate::kernel::Kernel;
 pub struct Validated {
     /// Destination address in host order; 0 for exceptions.
     pub destination: [u128; VECTOR],
-    /// One bit for each lane that is not a valid packet with a payload between addresses in 2000::/3.
+    /// One bit for each lane that is not a valid packet with a payload between addresses in 2000::/3, or from there to
+    /// [`TRANSLATED`].
     pub exceptions: [u8; VECTOR / 8],
 }
 
@@ -74,6 +75,9 @@ pub(super) fn validate_lane(vector: &mut Vector, lane: usize, validated: &mut Va
     }
 }
 
+/// The first word of destinations that stand for IPv4 hosts by the well-known prefixes (RFC 6052, RFC 8215).
+pub(super) const TRANSLATED: u32 = 0x0064_ff9b;
+
 /// A valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
@@ -83,7 +87,8 @@ pub struct Packet {
     pub length: u16,
     /// The scope of its addresses.
     pub scope: Scope,
-    /// Whether both addresses are in 2000::/3, the global unicast range, and there is a payload.
+    /// Whether both addresses are in 2000::/3, the global unicast range, or the destination in [`TRANSLATED`], and there
+    /// is a payload.
     pub is_plain: bool,
 }
 
@@ -122,7 +127,8 @@ pub fn check(bytes: &[u8]) -> Result<Packet, Drop> {
     };
     let (source, destination) = (address(8), address(24));
     // 2000::/3 to 2000::/3 is the fast path.
-    let is_plain = source >> 125 == 1 && destination >> 125 == 1 && payload != 0;
+    let is_there = destination >> 125 == 1 || destination >> 96 == TRANSLATED.into();
+    let is_plain = source >> 125 == 1 && is_there && payload != 0;
     let scope = if is_plain { Scope::Global } else { scope(source, destination)? };
     Ok(Packet { destination, length: length as u16, scope, is_plain })
 }

@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
-use super::ip6_validate::{Validated, validate_lane};
+use super::ip6_validate::{TRANSLATED, Validated, validate_lane};
 use crate::columns_avx2::{Columns, STEP, load_16};
 
 /// Bytes of the header.
@@ -44,14 +44,17 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
     let (head, to) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, 24)) };
 
     // The version, and 2000::/3 for both addresses (RFC 4291 2.4): the first byte, the ninth, and
-    // the first of the destination.
+    // the first of the destination. Or that is in the other range: its first word.
     let both = |low: i64, high: i64| _mm256_setr_epi64x(low, high, low, high);
     let (mask, right) = (both(0xf0, 0xe0), both(0x60, 0x20));
     let (mask_to, right_to) = (both(0xe0, 0), both(0x20, 0));
     let (mut heads, mut destinations) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    let translated = _mm256_set1_epi32(TRANSLATED.swap_bytes().cast_signed());
     for (head, to) in head.into_iter().zip(to) {
         heads = _mm256_or_si256(heads, _mm256_xor_si256(head, right));
-        destinations = _mm256_or_si256(destinations, _mm256_xor_si256(to, right_to));
+        let is_translated = _mm256_cmpeq_epi32(to, translated);
+        let differs = _mm256_andnot_si256(is_translated, _mm256_xor_si256(to, right_to));
+        destinations = _mm256_or_si256(destinations, differs);
     }
     let any =
         _mm256_or_si256(_mm256_and_si256(heads, mask), _mm256_and_si256(destinations, mask_to));

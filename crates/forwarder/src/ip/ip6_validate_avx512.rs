@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
-use super::ip6_validate::Validated;
+use super::ip6_validate::{TRANSLATED, Validated};
 use crate::columns_avx512::{Packets, STEP, step_16};
 
 /// Bytes of the header.
@@ -62,10 +62,14 @@ fn validate_8(
     let ok = _mm512_mask_cmple_epu64_mask(ok, total, lengths);
     // Without a payload: the scalar code tells what it is.
     let ok = _mm512_mask_test_epi64_mask(ok, payload, payload);
-    // 2000::/3 for both addresses (RFC 4291 2.4).
-    let differs = |value| _mm512_xor_si512(value, word(0x20));
-    let differs = _mm512_or_si512(differs(source), differs(upper));
-    let ok = _mm512_mask_testn_epi64_mask(ok, differs, word(0xe0));
+    // 2000::/3 for both addresses (RFC 4291 2.4), or the other range for the destination.
+    let is_global = |ok, value| {
+        _mm512_mask_testn_epi64_mask(ok, _mm512_xor_si512(value, word(0x20)), word(0xe0))
+    };
+    let ok = is_global(ok, source);
+    let translated = word(TRANSLATED.swap_bytes().into());
+    let is_translated = _mm512_mask_cmpeq_epi64_mask(ok, bits(upper, 0xffff_ffff), translated);
+    let ok = is_global(ok, upper) | is_translated;
 
     // Host order: the bytes of each word reversed, the lower word first.
     let (low, high) = (0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);

@@ -68,6 +68,10 @@ mod rewrite_places_avx512;
 #[allow(unsafe_code)]
 mod rewrite_wide_avx2;
 
+pub(crate) use header_words::load_addresses;
+pub(crate) use ip4_fragment::send as send_piece;
+pub(crate) use ip6_input::route as route6;
+
 use stoa_engine::vector::{Column, LaneSet};
 use stoa_engine::{Next, VECTOR, Vector};
 use stoa_tables::next_hop::{BATCH, Others, Resolved};

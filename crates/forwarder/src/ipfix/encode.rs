@@ -7,9 +7,10 @@ use stoa_wire::ipfix::element::UNIFORM_PROBABILISTIC;
 use stoa_wire::ipfix::{Fields, Message, Template};
 
 use super::collector::Collector;
-use super::record::{Denial, FlowRecord, NatEvent};
+use super::record::{Denial, FlowRecord, NatEvent, Side6};
 use super::settings::Settings;
 use super::templates;
+use crate::nat64::hosts::Hosts;
 
 /// Records that were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,41 +122,52 @@ impl Encoder {
         }
     }
 
-    /// Adds a record of a flow, from `from_ms` on, since 1970.
-    pub fn flow(&mut self, record: &FlowRecord, from_ms: u64, now: Moment) {
+    /// Adds a record of a flow, from `from_ms` on, since 1970. `hosts`: those of NAT64.
+    pub fn flow(&mut self, (record, hosts): (&FlowRecord, &Hosts), from_ms: u64, now: Moment) {
         let is_biflow = self.settings.is_biflow;
         let until_ms = now.ms_of(record.seen).max(from_ms);
-        let times = [from_ms, until_ms];
+        let (times, side) = ([from_ms, until_ms], Side6::of(record, hosts));
         if is_biflow {
-            let template = templates::of_flow(record, true);
+            let template = templates::of_flow(record, side, true);
             let write = |fields: &mut Fields<'_>| {
                 let icmp = templates::icmp(record, false);
-                templates::put_flow(fields, (record, icmp), times, &record.counters);
+                templates::put_flow(fields, (record, side, icmp), times, &record.counters);
             };
             self.made.flows += 1;
             return self.add(template, now, write);
         }
         let [there, back] = record.counters;
         let icmp = [false, true].map(|is_reply| templates::icmp(record, is_reply));
-        for (record, counters, icmp) in
-            [(*record, there, icmp[0]), (reversed(record), back, icmp[1])]
+        let of_replies = (reversed(record), side.map(Side6::reversed));
+        for ((record, side), counters, icmp) in
+            [((*record, side), there, icmp[0]), (of_replies, back, icmp[1])]
         {
             if counters.packets > 0 {
-                let template = templates::of_flow(&record, false);
+                let template = templates::of_flow(&record, side, false);
                 self.made.flows += 1;
                 self.add(template, now, |fields| {
-                    templates::put_flow(fields, (&record, icmp), times, &[counters]);
+                    templates::put_flow(fields, (&record, side, icmp), times, &[counters]);
                 });
             }
         }
     }
 
     /// Adds begin or end of a translated flow; others have no session.
-    pub fn session(&mut self, record: &FlowRecord, is_begin: bool, now: Moment) {
+    pub fn session(&mut self, (record, hosts): (&FlowRecord, &Hosts), is_begin: bool, now: Moment) {
         let (Tuple::Ip4(before), Some(after)) = (record.key.tuple, record.translated) else {
             return;
         };
         self.made.nat += 1;
+        if let Some(side) = Side6::of(record, hosts) {
+            let (both, side) = match side.is_behind {
+                false => ((record, before, after), side),
+                true => ((record, after.reversed(), before.reversed()), side.reversed()),
+            };
+            let at = (now.unix_ms, is_begin);
+            return self.add(&templates::SESSION64, now, |fields| {
+                templates::put_session64(fields, both, side.ends, at);
+            });
+        }
         let (template, ends) = (&templates::SESSION, (record, before, after));
         self.add(template, now, |fields| {
             templates::put_session(fields, ends, now.unix_ms, is_begin);
@@ -163,10 +175,11 @@ impl Encoder {
     }
 
     /// Adds an event of address translation.
-    pub fn event(&mut self, event: &NatEvent, now: Moment) {
+    pub fn event(&mut self, (event, hosts): (&NatEvent, &Hosts), now: Moment) {
         self.made.nat += 1;
-        self.add(templates::of_event(event), now, |fields| {
-            templates::put_event(fields, event, now.unix_ms);
+        let host = hosts.known_host(event.subscriber).map(|it| it.0);
+        self.add(templates::of_event(event, host), now, |fields| {
+            templates::put_event(fields, (event, host), now.unix_ms);
         });
     }
 

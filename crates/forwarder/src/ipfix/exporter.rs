@@ -15,6 +15,7 @@ use super::ring::RING;
 use super::settings::Settings;
 use super::walk::{Due, SLICE, Walk};
 use crate::flow::flows::Flows;
+use crate::nat64::hosts::Hosts;
 
 /// How often it takes what workers report.
 const STEP: Duration = Duration::from_millis(20);
@@ -238,7 +239,8 @@ impl Thread {
         if self.settings.flows {
             self.walk(walks, is_last, now);
         }
-        waiting.events.iter().for_each(|event| self.encoder.event(event, now));
+        let hosts = self.flows.nat64_hosts();
+        waiting.events.iter().for_each(|event| self.encoder.event((event, hosts), now));
         waiting.denials.iter().for_each(|denial| self.encoder.denial(denial, now));
         self.encoder.flush(now);
         let interval = Duration::from_secs(self.settings.template_s.into());
@@ -268,21 +270,24 @@ impl Thread {
     /// Takes what workers report; how many records.
     fn drain(&mut self, walks: &mut [Walk; 2], now: Moment) -> u64 {
         let Self { flows, encoder, settings, logged, .. } = self;
-        let (exports, mut taken) = (flows.exports(), 0);
+        let (exports, hosts, mut taken) = (flows.exports(), flows.nat64_hosts(), 0);
         let mut each = |record| match record {
-            Record::Began(flow) if settings.nat_sessions => encoder.session(&flow, true, now),
+            Record::Began(flow) if settings.nat_sessions => {
+                encoder.session((&flow, hosts), true, now)
+            }
             Record::Began(_) => {}
             Record::Ended(flow) => {
                 if settings.nat_sessions {
-                    encoder.session(&flow, false, now);
+                    encoder.session((&flow, hosts), false, now);
                 }
                 if settings.flows && exports.samples(&flow.key) {
-                    end_flow(encoder, &mut walks[usize::from(!flow.is_ip4())], flow, now);
+                    let walk = &mut walks[usize::from(!flow.is_ip4())];
+                    end_flow(encoder, walk, (flow, hosts), now);
                 }
             }
             Record::Nat(event) if settings.nat_events => {
-                log(&event, logged, now.tick);
-                encoder.event(&event, now);
+                log((&event, hosts), logged, now.tick);
+                encoder.event((&event, hosts), now);
             }
             Record::Nat(_) => {}
         };
@@ -302,7 +307,7 @@ impl Thread {
                 let Self { flows, encoder, settings, left_out, .. } = self;
                 let each = |Due { record, reported_at }: Due| {
                     let from = reported_at.unwrap_or(record.start);
-                    encoder.flow(&record, now.ms_of(from), now);
+                    encoder.flow((&record, flows.nat64_hosts()), now.ms_of(from), now);
                 };
                 let of: (&Flows, bool) = (flows, is_ip4);
                 let turn = walks[at].turn(of, settings, (now.tick, is_last), each);
@@ -339,17 +344,18 @@ impl Thread {
 }
 
 /// Adds the last record of a flow: what has passed since the last report, if there was one.
-fn end_flow(encoder: &mut Encoder, walk: &mut Walk, mut flow: FlowRecord, now: Moment) {
+fn end_flow(encoder: &mut Encoder, walk: &mut Walk, of: (FlowRecord, &Hosts), now: Moment) {
+    let (mut flow, hosts) = of;
     let former = walk.reported.take(flow.id, flow.start);
     flow.counters = since(flow.counters, former.as_ref());
     if flow.counters.iter().any(|it| it.packets > 0) {
         let from = former.map_or(flow.start, |it| it.at);
-        encoder.flow(&flow, now.ms_of(from), now);
+        encoder.flow((&flow, hosts), now.ms_of(from), now);
     }
 }
 
 /// Writes an event of address translation to the log, if there are few in this second.
-fn log(event: &NatEvent, (second, count): &mut (u32, u32), tick: u32) {
+fn log((event, hosts): (&NatEvent, &Hosts), (second, count): &mut (u32, u32), tick: u32) {
     if *second != tick {
         if let Some(events) = count.checked_sub(LOGGED).filter(|it| *it > 0) {
             tracing::warn!(events, "NAT has refused more hosts in a second than were logged");
@@ -360,7 +366,7 @@ fn log(event: &NatEvent, (second, count): &mut (u32, u32), tick: u32) {
     if *count > LOGGED {
         return;
     }
-    let (instance, host) = (event.instance, std::net::Ipv4Addr::from_bits(event.subscriber));
+    let (instance, host) = (event.instance, hosts.shown(event.subscriber));
     match event.kind {
         NatEventKind::AddressesExhausted => {
             tracing::warn!(instance, %host, "NAT has no external address for a host");

@@ -8,6 +8,7 @@ use stoa_tables::flow_table::{Counters, Direction, FlowEntry, FlowKey, Tuple};
 use crate::flow::profiles::without_profile;
 use crate::flow::selection::VRF_SLOT;
 use crate::flow::timeouts::Class;
+use crate::nat64::hosts::Hosts;
 
 /// Why a record of a flow was made: flowEndReason (RFC 5102 section 5.11.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,35 @@ impl FlowRecord {
     /// The slot of its VRF.
     pub fn vrf(&self) -> u16 {
         self.key.vrf & VRF_SLOT
+    }
+}
+
+/// What packets of a flow of NAT64 have where they are IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side6 {
+    /// Source and destination, in the original direction.
+    pub ends: [u128; 2],
+    /// Whether that is behind the router: an IPv4 host has begun the flow.
+    pub is_behind: bool,
+}
+
+impl Side6 {
+    /// Of a flow; `None`: it has no IPv6 host, or this has gone.
+    pub fn of(flow: &FlowRecord, hosts: &Hosts) -> Option<Self> {
+        let Tuple::Ip4(before) = flow.key.tuple else { return None };
+        if let Some(ends) = hosts.ends(before.source, before.destination) {
+            return Some(Self { ends, is_behind: false });
+        }
+        let after = flow.translated?;
+        let [host, remote] = hosts.ends(after.destination, after.source)?;
+        Some(Self { ends: [remote, host], is_behind: true })
+    }
+
+    /// As replies have it.
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        let [source, destination] = self.ends;
+        Self { ends: [destination, source], is_behind: !self.is_behind }
     }
 }
 

@@ -8,7 +8,7 @@ use stoa_wire::ipfix::element::{self as e, nat_event};
 use stoa_wire::ipfix::{Element, Fields, Template};
 use stoa_wire::protocol::{ICMP4, ICMP6, has_ports};
 
-use super::record::{Denial, FlowRecord, NatEvent, NatEventKind};
+use super::record::{Denial, FlowRecord, NatEvent, NatEventKind, Side6};
 
 /// Declares templates with numbers that follow each other.
 macro_rules! templates {
@@ -90,24 +90,61 @@ templates! {
     ];
     /// How flows are chosen (RFC 7014).
     SAMPLING = 269, 1, [e::OBSERVATION_DOMAIN, e::FLOW_SELECTOR, e::SAMPLING_PROBABILITY];
+    /// A flow of an IPv6 host by NAT64 with both directions.
+    BIFLOW64 = 270, 0, [
+        e::SOURCE_IP6, e::DESTINATION_IP6, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP6_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS, REVERSE_PACKETS, REVERSE_OCTETS,
+        e::POST_NAT_SOURCE_IP4, e::POST_NAT_DESTINATION_IP4, e::POST_NAPT_SOURCE_PORT, e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// A flow that an IPv4 host has begun, to an IPv6 host, with both directions.
+    BIFLOW46 = 271, 0, [
+        e::SOURCE_IP4, e::DESTINATION_IP4, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP4_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS, REVERSE_PACKETS, REVERSE_OCTETS,
+        e::POST_NAT_SOURCE_IP6, e::POST_NAT_DESTINATION_IP6, e::POST_NAPT_SOURCE_PORT, e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// A direction of a flow of NAT64, from its IPv6 host.
+    FLOW64 = 272, 0, [
+        e::SOURCE_IP6, e::DESTINATION_IP6, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP6_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS,
+        e::POST_NAT_SOURCE_IP4, e::POST_NAT_DESTINATION_IP4, e::POST_NAPT_SOURCE_PORT, e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// The direction to the IPv6 host.
+    FLOW46 = 273, 0, [
+        e::SOURCE_IP4, e::DESTINATION_IP4, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP4_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS,
+        e::POST_NAT_SOURCE_IP6, e::POST_NAT_DESTINATION_IP6, e::POST_NAPT_SOURCE_PORT, e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// Begin or end of a NAT64 session (RFC 8158 section 5.6.3), as packets of the IPv6 host are.
+    SESSION64 = 274, 0, [
+        e::TIME_MS, e::NAT_EVENT, e::INGRESS_VRF, e::PROTOCOL, e::SOURCE_IP6, e::POST_NAT_SOURCE_IP4, e::SOURCE_PORT,
+        e::POST_NAPT_SOURCE_PORT, e::DESTINATION_IP6, e::POST_NAT_DESTINATION_IP4, e::DESTINATION_PORT,
+        e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// No external address or no external port is free for an IPv6 host.
+    EXHAUSTED64 = 275, 0,
+        [e::TIME_MS, e::NAT_EVENT, e::NAT_INSTANCE, e::INGRESS_VRF, e::SOURCE_IP6, e::PROTOCOL];
 }
 
 /// The template of a flow's record.
 #[inline]
-pub fn of_flow(flow: &FlowRecord, is_biflow: bool) -> &'static Template {
-    match (is_biflow, flow.is_ip4(), flow.translated.is_some()) {
-        (true, true, false) => &BIFLOW4,
-        (true, true, true) => &TRANSLATED_BIFLOW4,
-        (true, false, _) => &BIFLOW6,
-        (false, true, false) => &FLOW4,
-        (false, true, true) => &TRANSLATED_FLOW4,
-        (false, false, _) => &FLOW6,
-    }
+pub fn of_flow(flow: &FlowRecord, side: Option<Side6>, is_biflow: bool) -> &'static Template {
+    let is_ip6 = side.map_or(!flow.is_ip4(), |it| !it.is_behind);
+    let (both, one) = match (is_ip6, side.is_some(), flow.translated.is_some()) {
+        (false, false, false) => (&BIFLOW4, &FLOW4),
+        (false, false, true) => (&TRANSLATED_BIFLOW4, &TRANSLATED_FLOW4),
+        (false, true, _) => (&BIFLOW46, &FLOW46),
+        (true, true, true) => (&BIFLOW64, &FLOW64),
+        (true, ..) => (&BIFLOW6, &FLOW6),
+    };
+    if is_biflow { both } else { one }
 }
 
-/// The template of an event.
-pub fn of_event(event: &NatEvent) -> &'static Template {
+/// The template of an event. `host`: the IPv6 host behind its subscriber.
+pub fn of_event(event: &NatEvent, host: Option<u128>) -> &'static Template {
     match event.kind {
+        NatEventKind::AddressesExhausted | NatEventKind::PortsExhausted if host.is_some() => {
+            &EXHAUSTED64
+        }
         NatEventKind::AddressesExhausted | NatEventKind::PortsExhausted => &EXHAUSTED,
         NatEventKind::QuotaExceeded => &QUOTA,
         NatEventKind::PortBlock { .. } => &PORT_BLOCK,
@@ -147,19 +184,32 @@ fn put_ports(fields: &mut Fields<'_>, ports: [u16; 2]) {
     ports.into_iter().for_each(|port| fields.u16(port));
 }
 
+/// Type and code that a query of ICMP, or its reply, has as ICMPv6 (RFC 7915 sections 4.2 and 5.2).
+pub fn as_icmp6(protocol: u8, icmp: u16) -> (u8, u16) {
+    match (protocol, icmp >> 8) {
+        (ICMP4, 8) => (ICMP6, 128 << 8),
+        (ICMP4, 0) => (ICMP6, 129 << 8),
+        (ICMP4, _) => (ICMP6, 0),
+        _ => (protocol, icmp),
+    }
+}
+
 /// Writes a record of [`of_flow`] with this type and code of ICMP. `times_ms`: of its first and its last packet, since
 /// 1970. `counters`: those of the original direction, and of the other one for a record that has both.
 #[inline]
 pub fn put_flow(
     fields: &mut Fields<'_>,
-    (flow, icmp): (&FlowRecord, u16),
+    (flow, side, icmp): (&FlowRecord, Option<Side6>, u16),
     times_ms: [u64; 2],
     counters: &[Counters],
 ) {
+    let before = side.filter(|it| !it.is_behind);
     let (both, protocol) = match flow.key.tuple {
         Tuple::Ip4(it) => {
-            fields.u32(it.source);
-            fields.u32(it.destination);
+            match before {
+                Some(side) => put_ends6(fields, side),
+                None => [it.source, it.destination].into_iter().for_each(|it| fields.u32(it)),
+            }
             ([it.source_port, it.destination_port], it.protocol)
         }
         Tuple::Ip6(it) => {
@@ -169,17 +219,47 @@ pub fn put_flow(
         }
     };
     put_ports(fields, ports(protocol, both));
-    fields.u8(protocol);
+    let (shown, icmp) = if before.is_some() { as_icmp6(protocol, icmp) } else { (protocol, icmp) };
+    fields.u8(shown);
     fields.u16(icmp);
     fields.u8(flow.reason as u8);
     fields.u32(flow.vrf().into());
     times_ms.into_iter().for_each(|time| fields.u64(time));
     counters.iter().for_each(|it| put_counters(fields, *it));
     if let Some(after) = flow.translated {
-        fields.u32(after.source);
-        fields.u32(after.destination);
+        match side.filter(|it| it.is_behind) {
+            Some(side) => put_ends6(fields, side),
+            None => [after.source, after.destination].into_iter().for_each(|it| fields.u32(it)),
+        }
         put_ports(fields, ports(protocol, [after.source_port, after.destination_port]));
     }
+}
+
+fn put_ends6(fields: &mut Fields<'_>, side: Side6) {
+    side.ends.into_iter().for_each(|it| fields.bytes(it.to_be_bytes()));
+}
+
+/// Writes a record of [`SESSION64`]. `before`, `after`: what packets of the IPv6 host have before and behind NAT44.
+pub fn put_session64(
+    fields: &mut Fields<'_>,
+    (flow, before, after): (&FlowRecord, Flow<u32>, Flow<u32>),
+    [host, remote]: [u128; 2],
+    (time_ms, is_begin): (u64, bool),
+) {
+    fields.u64(time_ms);
+    fields.u8(match is_begin {
+        true => nat_event::NAT64_SESSION_CREATE,
+        false => nat_event::NAT64_SESSION_DELETE,
+    });
+    fields.u32(flow.vrf().into());
+    fields.u8(as_icmp6(before.protocol, 0).0);
+    fields.bytes(host.to_be_bytes());
+    fields.u32(after.source);
+    put_ports(fields, [before.source_port, after.source_port]);
+    fields.bytes(remote.to_be_bytes());
+    fields.u32(after.destination);
+    let destinations = [before.destination_port, after.destination_port];
+    put_ports(fields, if before.protocol == ICMP4 { [0, 0] } else { destinations });
 }
 
 /// Writes a record of [`SESSION`]. ICMP has its identifier as port (RFC 8158 names no other place).
@@ -206,7 +286,7 @@ pub fn put_session(
 const ENTRIES_OF_USER: u32 = 3;
 
 /// Writes a record of [`of_event`].
-pub fn put_event(fields: &mut Fields<'_>, event: &NatEvent, time_ms: u64) {
+pub fn put_event(fields: &mut Fields<'_>, (event, host): (&NatEvent, Option<u128>), time_ms: u64) {
     let vrf = (event.vrf & crate::flow::selection::VRF_SLOT).into();
     fields.u64(time_ms);
     match event.kind {
@@ -218,7 +298,10 @@ pub fn put_event(fields: &mut Fields<'_>, event: &NatEvent, time_ms: u64) {
             });
             fields.u32(event.instance);
             fields.u32(vrf);
-            fields.u32(event.subscriber);
+            match host {
+                Some(host) => fields.bytes(host.to_be_bytes()),
+                None => fields.u32(event.subscriber),
+            }
             fields.u8(event.protocol);
         }
         NatEventKind::QuotaExceeded => {

@@ -238,6 +238,8 @@ impl Slow<'_> {
                 Fate::Pass
             }
             Some(Err(reason)) => Fate::Drop(reason),
+            // A service of the router could not answer a stand-in.
+            None if vector.flags[lane] & flags::CROSSED != 0 => Fate::Drop(Drop::Nat44NoMapping),
             None if self.is_own(vrf_id, &header) => Fate::Pass,
             None => Fate::Drop(Drop::Nat44NoMapping),
         }

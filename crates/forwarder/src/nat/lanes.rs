@@ -73,7 +73,7 @@ pub(super) fn seen<'a>(vector: &'a Vector, header: &Header, lane: usize) -> Seen
 
 /// Whether a lane goes on along the arc.
 #[inline(always)]
-pub(super) fn goes_on(next: u16) -> bool {
+pub(crate) fn goes_on(next: u16) -> bool {
     next & DROP == 0 && next != TAKEN && next != HANDED
 }
 

@@ -36,6 +36,7 @@ mod worker;
 pub use alg::{AlgPort, Wanted, external_port};
 pub use errors::restore;
 pub use input::make_input;
+pub(crate) use lanes::goes_on;
 pub use output::make_output;
 pub use places::{Places, Wish};
 pub use worker::{CONTROL, NatWorker, Traffic};
@@ -48,6 +49,7 @@ use stoa_engine::Vector;
 
 use crate::drops::Drop;
 use crate::icmp::IcmpCause;
+use crate::nat64::hosts::is_stand_in;
 use blocks::{BlockRange, Share};
 use quotas::Quota;
 use statics::{StaticEnd, Statics};
@@ -179,6 +181,8 @@ pub struct Policy {
     pub interface: u32,
     /// Sources that are translated; empty: all.
     pub subscribers: Vec<Prefix4>,
+    /// Whether it translates stand-ins of IPv6 hosts, and nothing else.
+    pub is_nat64: bool,
     /// Destinations to which packets go as they are.
     pub exempt: Vec<Prefix4>,
     /// External addresses.
@@ -204,6 +208,9 @@ pub struct Policy {
 impl Policy {
     /// Whether it translates packets from a source.
     pub fn has_subscriber(&self, source: u32) -> bool {
+        if self.is_nat64 || is_stand_in(source) {
+            return self.is_nat64 && is_stand_in(source);
+        }
         self.subscribers.is_empty() || self.subscribers.iter().any(|it| it.contains(source))
     }
 

@@ -25,6 +25,7 @@ use crate::flow::column::Packets;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
 use crate::flow::tracker::{Followed, Side, fits};
+use crate::nat64::hosts::is_stand_in;
 use crate::shared::Shared;
 
 /// Makes the node of one worker.
@@ -171,6 +172,10 @@ impl<'a> Slow<'a> {
         }
         let decision = self.outbound(vector, (lane, &header));
         match decision {
+            // What has an address that no host has never leaves.
+            Outbound::Untranslated if is_stand_in(header.ends.source) => {
+                return Err(Drop::Nat44Untranslated);
+            }
             Outbound::Untranslated => return Ok(false),
             // Its flow is over, so that nothing knows its external end any more.
             Outbound::Backend => return Err(Drop::Nat44Untranslated),
@@ -214,7 +219,8 @@ impl<'a> Slow<'a> {
         let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane.0]));
         let (interface, source) = (vector.tx_if[lane.0], (vrf, lane.1.ends.source));
         let passes = matches!(self.outbound(vector, lane), Outbound::Untranslated)
-            && !self.nat.is_mapped_inside(interface, source);
+            && !self.nat.is_mapped_inside(interface, source)
+            && !is_stand_in(source.1);
         if passes { Ok(false) } else { Err(reason) }
     }
 

@@ -119,8 +119,9 @@ impl Places<'_> {
     /// Counts a mapping or flow of a source whose policy has a quota: what is held.
     fn hold_quota(&self, internal: End, policy: &Policy) -> Result<Option<u32>, Drop> {
         let Some(quota) = &policy.quota else { return Ok(None) };
-        let source = (internal.address, internal.vrf);
-        match self.shared.flows.mappings().quotas().hold(quota, source, internal.protocol) {
+        let flows = &self.shared.flows;
+        let source = (flows.nat64_hosts().subscriber(internal.address), internal.vrf);
+        match flows.mappings().quotas().hold(quota, source, internal.protocol) {
             Ok(hold) => Ok(Some(hold)),
             Err(NoHold::OverQuota) => Err(Drop::Nat44Quota),
             Err(NoHold::Full) => Err(Drop::Nat44TableFull),

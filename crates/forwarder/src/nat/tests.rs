@@ -24,6 +24,7 @@ pub(super) fn policy(number: u32) -> Policy {
         allocation: Allocation::default(),
         quota: None,
         is_silent: false,
+        is_nat64: false,
         algs: Vec::new(),
         counts: Arc::default(),
     }

@@ -181,11 +181,14 @@ impl Policers {
         interface as usize % INTERFACES * CLASSES + class as usize
     }
 
+    fn time(&self, now: u64) -> u64 {
+        let stopped = self.stopped.load(Ordering::Relaxed);
+        if stopped == 0 { now } else { stopped }
+    }
+
     fn conforms(&self, class: Class, interface: u32, now: u64) -> bool {
         let limits = &self.limits[class as usize];
-        let at = Self::at(class, interface);
-        let stopped = self.stopped.load(Ordering::Relaxed);
-        let now = if stopped == 0 { now } else { stopped };
+        let (at, now) = (Self::at(class, interface), self.time(now));
         if !self.buckets[at].take(&limits.interface, now) {
             return false;
         }
@@ -200,6 +203,28 @@ impl Policers {
         let conforming = self.conforms(class, interface, cx.now);
         self.count(cx, class, interface, conforming);
         conforming
+    }
+
+    /// Whether [`Self::admit`] may admit a packet after so many others: to be asked before work that a flood must not
+    /// cause. A packet that it refuses is counted.
+    pub fn may_admit(
+        &self,
+        cx: &Context<'_>,
+        (class, interface): (Class, u32),
+        after: u32,
+    ) -> bool {
+        let may = self.has_token(class, interface, cx.now, after);
+        if !may {
+            self.count(cx, class, interface, false);
+        }
+        may
+    }
+
+    fn has_token(&self, class: Class, interface: u32, now: u64, after: u32) -> bool {
+        let (limits, now) = (&self.limits[class as usize], self.time(now));
+        let of_interface = &self.buckets[Self::at(class, interface)];
+        of_interface.has_token(&limits.interface, now, after)
+            && limits.all.has_token(&limits.reserve, now, after)
     }
 
     fn count(&self, cx: &Context<'_>, class: Class, interface: u32, passed: bool) {
@@ -275,6 +300,22 @@ mod tests {
         assert_eq!(took(Class::Nd, 1), 50);
         policers.set(Class::Arp, Limit { rate: 1, burst: 4, total: 100 });
         assert_eq!((took(Class::Arp, 1), took(Class::Arp, 2)), (4, 4));
+    }
+
+    #[test]
+    fn what_may_be_admitted_is_there_behind_others() {
+        let policers = Policers::new(1).unwrap();
+        policers.set(Class::Arp, Limit { rate: 1, burst: 3, total: 50 });
+        let now = clock::tsc();
+        for taken in 0..5_u32 {
+            let there = (0..6).filter(|after| policers.has_token(Class::Arp, 1, now, *after));
+            assert_eq!(there.count() as u32, 3_u32.saturating_sub(taken));
+            policers.conforms(Class::Arp, 1, now);
+        }
+        // Of other interfaces, two are left in all.
+        let there = (0..6).filter(|after| policers.has_token(Class::Arp, 2, now, *after)).count();
+        let took = (0..6).filter(|_| policers.conforms(Class::Arp, 2, now)).count();
+        assert!(there >= took, "{there} {took}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod collector;
 #[path = "../../../wire/src/ipfix/decoder.rs"]
 mod decoder;
+mod nat64;
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};

@@ -62,6 +62,7 @@ mod nat44_model;
 mod nat44_pcp;
 mod nat44_quota;
 mod nat44_vrf;
+mod nat64;
 mod nd;
 mod nptv6;
 mod numa;

@@ -1,6 +1,6 @@
 //! `stoa nat`: who has an external address and port.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,6 +28,7 @@ use crate::show::{self, duration};
   stoa nat whois 203.0.113.17 7 icmp                       Of pings: their identifier
   stoa nat whois 203.0.113.17 40112 2026-11-29T08:00:00Z   Who had its port set then
   stoa nat whois 100.64.3.7                                Which port sets an inside host has
+  stoa nat whois 2001:db8:1::7                             Which external addresses and ports a host has by NAT64
   stoa nat whois 100.64.3.7 --at 2026-11-29T08:00:00Z      Which ones it had then
   stoa nat whois 203.0.113.17 40112 --file cgn.json        By a configuration alone, with deterministic port sets
 
@@ -42,15 +43,15 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Which inside host has an external address and port, or which port sets an inside host has
+    /// Which inside host has an external address and port, or what an inside host has
     Whois(Whois),
 }
 
 #[derive(Debug, clap::Args)]
 struct Whois {
-    /// External IPv4 address; without a port, an inside one
+    /// External IPv4 address; without a port, an inside one of IPv4, or of IPv6 for NAT64
     #[arg(value_name = "ADDRESS")]
-    address: Ipv4Addr,
+    address: IpAddr,
     /// External port: a number, or a service such as https; of ICMP the identifier
     #[arg(value_name = "PORT", value_parser = named::port)]
     port: Option<u16>,
@@ -142,7 +143,11 @@ impl Whois {
             let at = date::of_unix_s(at);
             return Err(Failure::Usage(format!("{at} is in the future: use a time until now")));
         }
-        let address = ip_bytes(self.address.into());
+        if self.address.is_ipv6() && (self.port.is_some() || self.file.is_some()) {
+            let text = "an IPv6 host has no external address: ask the router for it without a port and without --file";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        let address = ip_bytes(self.address);
         let (external, internal) = match self.port {
             Some(_) => (address, Vec::new()),
             None => (Vec::new(), address),
@@ -251,6 +256,7 @@ fn nobody(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
         };
     }
     match (request.external.is_empty(), request.unix_s.map(date::of_unix_s)) {
+        (true, None) if request.internal.len() == 16 => format!("{whom} has no flow by NAT64 now."),
         (true, None) => format!("{whom} has no port set now."),
         (true, Some(at)) => format!("{whom} had no port set at {at}."),
         (false, None) => format!("Nobody has {whom} now."),
@@ -282,7 +288,11 @@ fn text(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
         };
         let (internal, vrf) = (ip_text(&user.internal), of_vrf(user));
         let (port, kind, now) = (user.internal_port, kind(user), now(user));
-        format!("{internal} port {port}{vrf}{remote}: {kind}{age}{now}")
+        let external = match user.external.is_empty() {
+            true => String::new(),
+            false => format!("{} port {} is ", ip_text(&user.external), user.first_port),
+        };
+        format!("{external}{internal} port {port}{vrf}{remote}: {kind}{age}{now}")
     };
     let lines: Vec<String> = reply.users.iter().map(line).collect();
     let (verb, when) = match request.unix_s {
@@ -299,7 +309,9 @@ fn to_json(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
     let known = |value: u64| (value > 0).then_some(value);
     let user = |user: &NatUser| {
         let remote = (!user.remote.is_empty()).then(|| ip_text(&user.remote));
-        let block = (!user.external.is_empty()).then(|| {
+        let is_block = matches!(user.kind.as_str(), "port-set" | "deterministic");
+        let external = (!is_block && !user.external.is_empty()).then(|| ip_text(&user.external));
+        let block = is_block.then(|| {
             json!({
                 "subscriber": format!("{}/{}", ip_text(&user.internal), user.internal_length),
                 "external": ip_text(&user.external),
@@ -320,6 +332,8 @@ fn to_json(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
             "instance": user.instance,
             "id": user.id,
             "age_s": user.age_s,
+            "external_port": external.as_ref().map(|_| user.first_port),
+            "external": external,
             "port_set": block,
         })
     };

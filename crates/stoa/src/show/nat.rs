@@ -75,6 +75,14 @@ fn prefixes(prefixes: &[Prefix], none: &str) -> String {
     }
 }
 
+/// Whom a policy translates.
+fn sources(policy: &NatPolicy) -> String {
+    match &policy.nat64_prefix {
+        Some(prefix) => format!("IPv6 to {prefix}"),
+        None => prefixes(&policy.subscribers, "all"),
+    }
+}
+
 /// The names of RFC 8512.
 fn mapping_type(policy: &NatPolicy) -> &'static str {
     match policy.mapping() {
@@ -122,7 +130,7 @@ fn policies(policies: &[NatPolicyState]) -> Table {
         table.add_row(vec![
             Cell::new(format!("{}/{}", policy.instance, policy.policy)),
             Cell::new(&policy.interface),
-            Cell::new(prefixes(&policy.subscribers, "all")),
+            Cell::new(sources(policy)),
             Cell::new(external(policy)),
             Cell::new(kind),
             count(state.flows),
@@ -291,6 +299,7 @@ fn to_json(reply: &ListNatReply) -> Value {
         Some(json!({
             "instance": policy.instance, "policy": policy.policy, "interface": policy.interface,
             "subscribers": texts(&policy.subscribers), "exempt": texts(&policy.exempt),
+            "nat64_prefix": policy.nat64_prefix.as_ref().map(ToString::to_string),
             "pools": texts(&policy.pools), "static_only": policy.static_only,
             "first_port": policy.first_port, "last_port": policy.last_port,
             "mapping": mapping_type(policy), "filtering": filtering_type(policy),

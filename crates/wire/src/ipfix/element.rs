@@ -98,6 +98,10 @@ elements! {
     INGRESS_VRF = 234, 4;
     /// egressVRFID.
     EGRESS_VRF = 235, 4;
+    /// postNATSourceIPv6Address.
+    POST_NAT_SOURCE_IP6 = 281, 16;
+    /// postNATDestinationIPv6Address.
+    POST_NAT_DESTINATION_IP6 = 282, 16;
     /// natPoolId.
     NAT_POOL = 283, 4;
     /// samplingProbability, a float.
@@ -124,6 +128,10 @@ pub mod nat_event {
     pub const SESSION_CREATE: u8 = 4;
     /// A session has ended.
     pub const SESSION_DELETE: u8 = 5;
+    /// A session of NAT64 has begun.
+    pub const NAT64_SESSION_CREATE: u8 = 6;
+    /// A session of NAT64 has ended.
+    pub const NAT64_SESSION_DELETE: u8 = 7;
     /// No external port is free.
     pub const PORTS_EXHAUSTED: u8 = 12;
     /// A limit was reached: natQuotaExceededEvent says which.

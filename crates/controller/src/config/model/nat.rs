@@ -1,6 +1,7 @@
 //! Network address translation: ietf-nat.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -68,6 +69,18 @@ pub struct NatPolicy {
     pub port_control: PortControl,
     #[serde(default)]
     pub nptv6_prefixes: Vec<Nptv6Prefixes>,
+    #[serde(default)]
+    pub nat64_prefixes: Vec<Nat64Prefix>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Nat64Prefix {
+    pub nat64_prefix: String,
+    #[serde(default)]
+    pub destination_ipv4_prefix: Vec<IgnoredAny>,
+    #[serde(default)]
+    pub stateless_enable: bool,
 }
 
 #[derive(Debug, Deserialize)]

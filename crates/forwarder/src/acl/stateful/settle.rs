@@ -2,7 +2,7 @@
 
 use stoa_engine::vector::{Fields, flags};
 use stoa_engine::{Context, Vector};
-use stoa_tables::flow_table::{Direction, FlowKey, Match};
+use stoa_tables::flow_table::{Direction, FlowKey, Match, Tuple};
 
 use super::cookies::{is_acknowledgement, is_syn};
 use super::sip::note_sip;
@@ -185,8 +185,15 @@ fn judged<'a, F: Family>(
             && (vector.flags[lane] & flags::OWN != 0
                 || is_input
                     && (hop_limit::<F>(vector, lane) <= 1
-                        || is_of_router(task.shared, (vrf, task.reader), &key))),
+                        || is_of_router(task.shared, (vrf, task.reader), &key)
+                        || is_of_nat64(task, vrf, &key))),
     }
+}
+
+/// Whether NAT64 translates the packet: then its flow is that of NAT44, and answers come to that one.
+fn is_of_nat64(task: &Task<'_>, vrf: u32, key: &FlowKey) -> bool {
+    let Tuple::Ip6(it) = &key.tuple else { return false };
+    task.shared.nat64.read(task.reader).translates(vrf, it.destination)
 }
 
 /// A stateful rule accepts the packet.

@@ -11,7 +11,8 @@ use crate::acl::Action;
 use crate::acl::log::Record;
 use crate::control::forwarder_state::ForwarderState;
 use crate::flow::fields::Kind;
-use crate::ipfix::Denial;
+use crate::ipfix::{Denial, as_icmp6};
+use crate::nat64::hosts::Hosts;
 
 fn address(kind: Kind, words: [u32; 4]) -> IpAddr {
     if kind.is_ip6() {
@@ -21,9 +22,22 @@ fn address(kind: Kind, words: [u32; 4]) -> IpAddr {
     Ipv4Addr::from_bits(words[0]).into()
 }
 
+/// Source and destination. A packet of an IPv6 host by NAT64 has the addresses that this host sees.
+fn ends(record: &Record, hosts: &Hosts) -> [IpAddr; 2] {
+    let [source, destination] = [record.source, record.destination];
+    let reversed = |[host, other]: [u128; 2]| [other, host];
+    let seen = || {
+        let there = hosts.ends(source[0], destination[0]);
+        there.or_else(|| hosts.ends(destination[0], source[0]).map(reversed))
+    };
+    match seen().filter(|_| !record.kind.is_ip6()) {
+        Some(ends) => ends.map(|it| Ipv6Addr::from_bits(it).into()),
+        None => [source, destination].map(|it| address(record.kind, it)),
+    }
+}
+
 /// An end of a packet as text: the address, and the port of protocols that have some.
-fn end(kind: Kind, words: [u32; 4], port: u32) -> String {
-    let ip = address(kind, words);
+fn end(kind: Kind, ip: IpAddr, port: u32) -> String {
     match has_ports(kind.protocol()) && kind.0 & Kind::LATER == 0 {
         true => SocketAddr::new(ip, port as u16).to_string(),
         false => ip.to_string(),
@@ -31,7 +45,7 @@ fn end(kind: Kind, words: [u32; 4], port: u32) -> String {
 }
 
 /// A refused packet, for the export.
-fn denial(record: &Record) -> Denial {
+fn denial(record: &Record, hosts: &Hosts) -> Denial {
     let kind = record.kind;
     let is_whole = kind.0 & Kind::LATER == 0;
     let is_icmp = matches!(kind.protocol(), ICMP4 | ICMP6) && is_whole;
@@ -39,11 +53,17 @@ fn denial(record: &Record) -> Denial {
         true => [(record.ports >> 16) as u16, record.ports as u16],
         false => [0, 0],
     };
+    let ends = ends(record, hosts);
+    let icmp = if is_icmp { (record.ports >> 16) as u16 } else { 0 };
+    let (protocol, icmp) = match ends[0] {
+        IpAddr::V4(_) => (kind.protocol(), icmp),
+        IpAddr::V6(_) => as_icmp6(kind.protocol(), icmp),
+    };
     Denial {
-        ends: [address(kind, record.source), address(kind, record.destination)],
+        ends,
         ports,
-        protocol: kind.protocol(),
-        icmp: if is_icmp { (record.ports >> 16) as u16 } else { 0 },
+        protocol,
+        icmp,
         interfaces: match record.is_input {
             true => [record.interface, 0],
             false => [0, record.interface],
@@ -101,6 +121,7 @@ impl ForwarderState {
             let is_refusing = |it: &&Record| {
                 rules.get(&it.rule).is_some_and(|rule| rule.rule.rule.action != Action::Accept)
             };
+            let denial = |it| denial(it, self.shared.flows.nat64_hosts());
             self.capabilities.ipfix.deny(records.iter().filter(is_refusing).map(denial));
         }
         // A rule that has gone meanwhile has no name any more.
@@ -113,6 +134,7 @@ impl ForwarderState {
         let is_icmp = matches!(kind.protocol(), ICMP4 | ICMP6) && kind.0 & Kind::LATER == 0;
         let [message, code, ..] = record.ports.to_be_bytes();
         let (acl, name) = rule.key.clone();
+        let [source, destination] = ends(record, self.shared.flows.nat64_hosts());
         Some(Logged {
             acl,
             rule: name,
@@ -121,8 +143,8 @@ impl ForwarderState {
             direction: if record.is_input { "in" } else { "out" },
             interface: self.interface(record.interface)?.name.clone(),
             protocol: protocol_name(kind.protocol().into()),
-            source: end(kind, record.source, record.ports >> 16),
-            destination: end(kind, record.destination, record.ports & 0xffff),
+            source: end(kind, source, record.ports >> 16),
+            destination: end(kind, destination, record.ports & 0xffff),
             icmp: if is_icmp { format!("{message}/{code}") } else { String::new() },
             length: record.place.length(),
         })

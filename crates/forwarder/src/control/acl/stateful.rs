@@ -1,24 +1,24 @@
 //! Flows of stateful rules: where they are followed, their limits, and their list for operators.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Range;
 
 use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_tables::flow_table::{Direction, FlowEntry, Tuple};
 
-use crate::acl::Classifier;
+use crate::acl::{Classifier, flow_vrf};
 use crate::control::desired::AclRuleKey;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::limit_listing::limit;
-use crate::control::listing::octets;
 use crate::flow::alg::EXPECTED;
 use crate::flow::flows::{FlowSums, Now};
 use crate::flow::profiles::{profile_of, without_profile};
 use crate::flow::selection::{Selection, VRF_SLOT};
 use crate::flow::timeouts::Class;
 use crate::flow::tracker::SUSPENDED;
+use crate::nat64::hosts::Hosts;
 
 /// Ids of flows that a page looks at: about a millisecond.
 const PAGE: u32 = 8_192;
@@ -143,6 +143,12 @@ impl ForwarderState {
         let address = stoa_api::text::ip(address).ok_or("a prefix has 4 or 16 bytes")?;
         let length = u8::try_from(*length).ok().filter(|it| *it <= 128);
         let of_prefix = selection.with_prefix(address, length.ok_or("a prefix is too long")?);
+        let of_prefix = match address {
+            IpAddr::V6(host) if length == Some(128) => {
+                of_prefix.or_stand_in(self.stand_in(host, vrf).unwrap_or(0))
+            }
+            _ => of_prefix,
+        };
         match of_prefix.is_ip4 == is_ip4 || is_ip4.is_none() {
             true => Ok(of_prefix),
             false => Err(format!("{address} is not of the family IPv{}", filter.family)),
@@ -180,6 +186,13 @@ impl ForwarderState {
             v1::FlowCounts { family, created, expired, evicted, refused, source_limited }
         };
         [4, 6].map(of).into()
+    }
+
+    /// The IPv4 address by which flows of NAT64 know a host, in the VRF with this slot if one is given.
+    fn stand_in(&self, host: Ipv6Addr, slot: Option<u16>) -> Option<u32> {
+        let vrfs = self.vrfs.iter().map(|(_, it)| flow_vrf(it.id));
+        let mut vrfs = vrfs.filter(|it| slot.is_none_or(|slot| slot == it & VRF_SLOT));
+        vrfs.find_map(|vrf| self.shared.flows.nat64_hosts().known((host.to_bits(), vrf)))
     }
 
     /// The ids of a page of selected flows, and where the next page begins.
@@ -252,19 +265,19 @@ impl ForwarderState {
         rules: &HashMap<u32, &AclRuleKey>,
     ) -> Option<v1::FlowState> {
         let key = flow.key();
-        let (ends, ports, protocol): ([IpAddr; 2], _, _) = match key.tuple {
+        let hosts = self.shared.flows.nat64_hosts();
+        let ([source, destination], ports, protocol) = match key.tuple {
             Tuple::Ip4(it) => (
-                [it.source, it.destination].map(|end| std::net::Ipv4Addr::from_bits(end).into()),
+                [it.source, it.destination].map(|end| hosts.octets(end)),
                 [it.source_port, it.destination_port],
                 it.protocol,
             ),
             Tuple::Ip6(it) => (
-                [it.source, it.destination].map(|end| std::net::Ipv6Addr::from_bits(end).into()),
+                [it.source, it.destination].map(|end| end.to_be_bytes().into()),
                 [it.source_port, it.destination_port],
                 it.protocol,
             ),
         };
-        let [source, destination] = ends.map(octets);
         let class = Class::ALL.get(usize::from(without_profile(flow.class()))).copied()?;
         let [sent, replied] = [Direction::Original, Direction::Reply].map(|it| flow.counters(it));
         let vrf = self.vrfs.get(usize::from(key.vrf & VRF_SLOT));
@@ -297,17 +310,17 @@ impl ForwarderState {
             rule,
             worker: flow.owner().into(),
             suspended: flow.flags() & SUSPENDED != 0,
-            ..translated(flow)
+            ..translated(flow, hosts)
         })
     }
 }
 
 /// What the packets of a translated flow have behind the router.
-fn translated(flow: &FlowEntry<'_>) -> v1::FlowState {
+fn translated(flow: &FlowEntry<'_>, hosts: &Hosts) -> v1::FlowState {
     match flow.reply_key().tuple {
         Tuple::Ip4(reply) if flow.has_second() => v1::FlowState {
-            translated_source: reply.destination.to_be_bytes().into(),
-            translated_destination: reply.source.to_be_bytes().into(),
+            translated_source: hosts.octets(reply.destination),
+            translated_destination: hosts.octets(reply.source),
             translated_source_port: reply.destination_port.into(),
             translated_destination_port: reply.source_port.into(),
             ..v1::FlowState::default()

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 mod alg;
 mod blocks;
 mod mappings;
+mod nat64;
 mod port_control;
 
 use stoa_api::nat::{ADDRESSES, Deterministic, MAPPINGS, POLICIES, PORTS};
 use stoa_api::v1;
 use stoa_wire::protocol::{TCP, UDP};
+use stoa_wire::siit::Prefix;
 
 pub use blocks::NatBlocks;
 pub use mappings::{NatBackend, NatMapping, NatRemote};
@@ -53,6 +55,8 @@ pub struct NatPolicy {
     pub port_control: Option<PortControl>,
     /// Ports at external addresses at which the router listens: no mapping gets them.
     pub own_ports: Vec<OwnPort>,
+    /// The prefix of NAT64: sources are IPv6 hosts, and nobody else.
+    pub nat64: Option<Prefix>,
 }
 
 /// A port at which the router listens: address, protocol and port.
@@ -175,6 +179,7 @@ fn checked_policy(policy: &v1::NatPolicy) -> Result<NatPolicy, Wrong> {
         algs: policy.algs.iter().map(alg::checked).collect::<Result<_, _>>()?,
         port_control: policy.port_control.as_ref().map(port_control::checked).transpose()?,
         own_ports: policy.own_ports.iter().map(own_port).collect::<Result<_, _>>()?,
+        nat64: nat64::checked(policy)?,
     })
 }
 
@@ -234,6 +239,7 @@ impl NatPolicy {
             algs: self.algs.iter().map(alg::message).collect(),
             port_control: self.port_control.as_ref().map(port_control::message),
             own_ports: self.own_ports.iter().copied().map(own_port_message).collect(),
+            nat64_prefix: self.nat64.map(nat64::message),
         }
     }
 }
@@ -314,6 +320,7 @@ impl DesiredChange {
 impl DesiredState {
     /// Checks that what policies and mappings refer to exists.
     pub(super) fn check_nat(&self, errors: &mut ValidationErrors) {
+        self.check_nat64(errors);
         for policy in &self.nat.policies {
             if !self.interfaces.contains_key(&policy.interface) {
                 let path = policy_path(policy.instance, policy.policy);

@@ -102,6 +102,14 @@ pub(super) fn checked<T: TryFrom<u32>>(value: u32, what: &str) -> Result<T, Stri
     T::try_from(value).map_err(|_| format!("{what} {value} is too high"))
 }
 
+/// Whether an address is in a prefix of its family.
+fn contains(prefix: &v1::Prefix, address: &[u8]) -> bool {
+    let bits = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all << 8 | u128::from(*byte));
+    let host_bits = (address.len() as u32 * 8).saturating_sub(prefix.length);
+    let differs = (bits(address) ^ bits(&prefix.address)).checked_shr(host_bits);
+    prefix.address.len() == address.len() && differs.is_none_or(|it| it == 0)
+}
+
 /// Whether an address is in a prefix: a network, and its length.
 pub(super) fn is_in(address: u32, (network, length): (u32, u32)) -> bool {
     let host_bits = u32::MAX.checked_shr(length).unwrap_or(0);
@@ -276,7 +284,7 @@ impl ForwarderState {
         let message = |it: Mapping| {
             let (instance, policy) = self.nat_owner(it.policy);
             v1::NatDynamicMapping {
-                internal: octets(it.internal.address),
+                internal: self.shared.flows.nat64_hosts().octets(it.internal.address),
                 internal_port: it.internal.port.into(),
                 external: octets(it.external.address),
                 external_port: it.external.port.into(),
@@ -306,10 +314,9 @@ impl ForwarderState {
 
     fn meets(&self, filter: &v1::NatMappingFilter, it: &Mapping) -> bool {
         let ends = [it.internal, it.external];
+        let hosts = self.shared.flows.nat64_hosts();
         let has = |prefix: &v1::Prefix, ends: &[End]| {
-            let octets = <[u8; 4]>::try_from(prefix.address.as_slice()).unwrap_or_default();
-            let network = (u32::from_be_bytes(octets), prefix.length);
-            ends.iter().any(|end| is_in(end.address, network))
+            ends.iter().any(|end| contains(prefix, &hosts.octets(end.address)))
         };
         filter.protocol.is_none_or(|it| it == u32::from(ends[0].protocol))
             && filter.prefix.as_ref().is_none_or(|it| has(it, &ends[..]))
@@ -331,9 +338,11 @@ impl ForwarderState {
             return Err("only TCP, UDP and ICMP have mappings: use 6, 17 or 1".to_owned());
         }
         filter.port.map(|it| checked::<u16>(it, "port")).transpose()?;
-        let is_ip4 = |it: &v1::Prefix| it.address.len() == 4 && it.length <= 32;
-        if ![&filter.prefix, &filter.subscriber].iter().all(|it| it.as_ref().is_none_or(is_ip4)) {
-            return Err("the prefix is no IPv4 prefix".to_owned());
+        let is_prefix =
+            |it: &v1::Prefix| matches!((it.address.len(), it.length), (4, ..=32) | (16, ..=128));
+        if ![&filter.prefix, &filter.subscriber].iter().all(|it| it.as_ref().is_none_or(is_prefix))
+        {
+            return Err("the prefix is neither of IPv4 nor of IPv6".to_owned());
         }
         match &filter.vrf {
             Some(vrf) if self.vrfs.slot_of(vrf).is_none() => {

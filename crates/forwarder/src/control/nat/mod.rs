@@ -16,13 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use stoa_wire::siit::Prefix;
+
 use super::apply::ApplyError;
 use super::capability::{Capability, Punted, Start, Step, Verbs};
 use super::desired::{NatMapping, NatPolicy};
 use super::forwarder_state::ForwarderState;
 use crate::acl::flow_vrf;
+use crate::attributes::interface_flags::NAT64;
 use crate::nat::statics::Statics;
 use crate::nat::{Allocation, INPUT_NODE, Nat, Policy, VRF_NODE};
+use crate::nat64::{INPUT4_NODE, INPUT6_NODE, Nat64};
 use crate::punt::Class;
 use active::{ActiveMapping, ActivePolicy};
 use blocks::ActiveBlocks;
@@ -36,6 +40,8 @@ pub(super) struct NatState {
     mappings: Vec<ActiveMapping>,
     /// The external interfaces.
     external: BTreeSet<u32>,
+    /// The external interfaces of NAT64.
+    external64: BTreeSet<u32>,
     last_number: u32,
     epoch: u32,
     /// Blocks of ports, also those whose policy has gone, while any of them is used.
@@ -50,6 +56,8 @@ pub(super) struct NatState {
     is_on: bool,
     /// Whether they translate between VRFs: there are several.
     has_vrfs: bool,
+    /// Whether they translate packets of IPv6 hosts.
+    has_nat64: bool,
 }
 
 impl Capability for NatState {
@@ -57,7 +65,7 @@ impl Capability for NatState {
         apply: ForwarderState::apply_nat,
         flags: |state, index, _| {
             state.set_nat_features(index);
-            0
+            if state.capabilities.nat.external64.contains(&index) { NAT64 } else { 0 }
         },
         limits: ForwarderState::add_nat_limits,
         punts: &[Punted {
@@ -141,15 +149,23 @@ impl ForwarderState {
         }
         self.number_nat(policies, mappings);
         self.capabilities.nat.follow_blocks(planned);
-        let external = self.capabilities.nat.policies.iter().map(|it| it.interface).collect();
-        let former = std::mem::replace(&mut self.capabilities.nat.external, external);
+        let nat = &mut self.capabilities.nat;
+        let external = nat.policies.iter().map(|it| it.interface).collect();
+        let former = std::mem::replace(&mut nat.external, external);
+        let external64 = nat.policies.iter().filter(|it| it.policy.nat64.is_some());
+        let external64: BTreeSet<u32> = external64.map(|it| it.interface).collect();
+        let has_nat64 = !external64.is_empty();
+        let former64 = std::mem::replace(&mut nat.external64, external64);
+        let now64 = nat.external64.clone();
+        // Before nothing translates there any more.
+        former64.difference(&now64).for_each(|it| self.publish_flags(*it));
         if is_on {
             self.publish_nat();
         }
         let has_vrfs = is_on && self.vrfs.iter().nth(1).is_some();
         let nat = &mut self.capabilities.nat;
-        if (nat.is_on, nat.has_vrfs) != (is_on, has_vrfs) {
-            (nat.is_on, nat.has_vrfs) = (is_on, has_vrfs);
+        if (nat.is_on, nat.has_vrfs, nat.has_nat64) != (is_on, has_vrfs, has_nat64) {
+            (nat.is_on, nat.has_vrfs, nat.has_nat64) = (is_on, has_vrfs, has_nat64);
             for index in self.interface_indexes() {
                 self.set_nat_features(index);
                 self.pause(1);
@@ -162,6 +178,7 @@ impl ForwarderState {
             full.map_err(|full| ApplyError::full("nat", &full))?;
             self.pause(1);
         }
+        now64.difference(&former64).for_each(|it| self.publish_flags(*it));
         if !changed.is_empty() {
             self.publish_interfaces();
         }
@@ -174,8 +191,10 @@ impl ForwarderState {
 
     /// Switches translation of received packets at an interface.
     fn set_nat_features(&self, index: u32) {
-        let NatState { is_on, has_vrfs, .. } = self.capabilities.nat;
+        let NatState { is_on, has_vrfs, has_nat64, .. } = self.capabilities.nat;
         self.shared.set_feature(index, INPUT_NODE, is_on.into());
+        self.shared.set_feature(index, INPUT4_NODE, has_nat64.into());
+        self.shared.set_feature(index, INPUT6_NODE, has_nat64.into());
         self.shared.set_feature(index, VRF_NODE, has_vrfs.into());
     }
 
@@ -204,6 +223,14 @@ impl ForwarderState {
         let (vrf, internal_vrf) = (slot(&mapping.vrf)?, slot(&mapping.internal_vrf)?);
         let backends = vec![0; mapping.backends.len()];
         Some(ActiveMapping { mapping: mapping.clone(), vrf, internal_vrf, number: 0, backends })
+    }
+
+    /// The prefixes of NAT64 with their VRFs.
+    fn nat64_prefixes(&self) -> impl Iterator<Item = (u32, Prefix)> {
+        self.capabilities.nat.policies.iter().filter_map(|it| {
+            let state = self.interface(it.interface)?;
+            Some((self.vrf_id(state.vrf), it.policy.nat64?))
+        })
     }
 
     /// Takes what is desired as what is in force. What stays as it is keeps its number and its counters.
@@ -241,6 +268,7 @@ impl ForwarderState {
             instance: it.policy.instance,
             interface: it.interface,
             subscribers: it.policy.subscribers.clone(),
+            is_nat64: it.policy.nat64.is_some(),
             exempt: it.policy.exempt.clone(),
             pools: it.pools(),
             ports: it.policy.ports,
@@ -285,9 +313,15 @@ impl ForwarderState {
             epoch: nat.epoch,
             vrfs,
         };
+        let mut prefixes: Vec<(u32, Prefix)> = self.nat64_prefixes().collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
         let published = Arc::new(published);
         self.capabilities.nat.published = Some(published.clone());
         self.shared.nat.publish(published, &mut self.graveyard);
+        let of_slots = prefixes.iter().map(|(vrf, prefix)| (flow_vrf(*vrf), *prefix));
+        self.shared.flows.nat64_hosts().set_prefixes(of_slots);
+        self.shared.nat64.publish(Nat64 { prefixes }, &mut self.graveyard);
     }
 }
 

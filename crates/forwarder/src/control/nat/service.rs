@@ -6,7 +6,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::listing::NatUse;
-use super::whois::is_about_internal;
+use super::whois::is_about_blocks;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::service::Service;
 
@@ -61,7 +61,7 @@ impl NatTable for Service {
         while let Some(first) = next {
             let of_page = request.clone();
             let add = move |state: &mut ForwarderState| {
-                let next = match is_about_internal(&of_page) {
+                let next = match is_about_blocks(&of_page) {
                     true => state.add_nat_blocks(&of_page, first, &mut users),
                     false => state.add_nat_flows(&of_page, first, &mut users),
                 };

@@ -22,6 +22,10 @@ impl ForwarderState {
         &self,
         request: &v1::NatWhoisRequest,
     ) -> Result<Vec<v1::NatUser>, String> {
+        if host_of(request).is_some() {
+            // It has flows alone.
+            return Ok(Vec::new());
+        }
         let blocks = self.users_of_blocks(request)?;
         if request.external.is_empty() {
             return Ok(blocks);
@@ -58,7 +62,7 @@ impl ForwarderState {
                 let (instance, id) = self.nat_owner(it.policy);
                 users.push(v1::NatUser {
                     kind: "mapping".to_owned(),
-                    internal: octets(it.internal.address),
+                    internal: self.shared.flows.nat64_hosts().octets(it.internal.address),
                     internal_port: it.internal.port.into(),
                     internal_vrf: self.vrf_name(it.internal.vrf),
                     instance,
@@ -142,27 +146,36 @@ impl ForwarderState {
         self.capabilities.nat.history.since_unix_s()
     }
 
-    /// Adds the flows of a page that use an external end; where the next page begins.
+    /// Adds the flows of a page that use an external end, or that an IPv6 host has by NAT64; where the next page
+    /// begins.
     pub(in crate::control) fn add_nat_flows(
         &self,
         request: &v1::NatWhoisRequest,
         first: u32,
         users: &mut Vec<v1::NatUser>,
     ) -> Option<u32> {
-        if request.external.is_empty() || request.unix_s.is_some() {
+        if request.unix_s.is_some() {
             return None;
         }
-        let Ok((address, port, protocol)) = whom(request) else { return None };
+        let (host, external) = (host_of(request), whom(request).ok());
+        if host.is_none() && external.is_none() {
+            return None;
+        }
+        let hosts = self.shared.flows.nat64_hosts();
         let (ids, next) = self.translated_page(first);
         let (reader, now) =
             (self.shared.flows.reader(true), self.shared.flows.now(clock::tsc()).tick);
         for id in ids {
             let entry = reader.entry(id);
             let Some(it) = translated(&entry) else { continue };
-            let is_it = (it.external.address, it.external.port, it.external.protocol)
-                == (address, port, protocol)
-                && request.vrf.as_ref().is_none_or(|vrf| *vrf == self.vrf_name(it.external.vrf));
-            if !is_it {
+            let end = (it.external.address, it.external.port, it.external.protocol);
+            let is_it = match host {
+                Some(host) => hosts.known_host(it.internal.0).is_some_and(|it| it.0 == host),
+                None => external == Some(end),
+            };
+            let is_meant =
+                || request.vrf.as_ref().is_none_or(|vrf| *vrf == self.vrf_name(it.external.vrf));
+            if !is_it || !is_meant() {
                 continue;
             }
             if users.len() >= USERS {
@@ -171,14 +184,17 @@ impl ForwarderState {
             let (instance, id) = self.nat_owner(it.uses.number);
             users.push(v1::NatUser {
                 kind: "flow".to_owned(),
-                internal: octets(it.internal.0),
+                internal: hosts.octets(it.internal.0),
                 internal_port: it.internal.1.into(),
                 internal_vrf: self.vrf_name(it.internal.2),
-                remote: octets(it.remote.0),
+                remote: hosts.octets(it.remote.0),
                 remote_port: it.remote.1.into(),
                 instance,
                 id,
                 age_s: now.wrapping_sub(entry.start()).cast_signed().max(0).cast_unsigned(),
+                external: host.map_or(Vec::new(), |_| octets(end.0)),
+                first_port: host.map_or(0, |_| end.1.into()),
+                last_port: host.map_or(0, |_| end.1.into()),
                 ..v1::NatUser::default()
             });
         }
@@ -192,7 +208,7 @@ impl ForwarderState {
     pub fn nat_whois(&self, request: &v1::NatWhoisRequest) -> Result<Vec<v1::NatUser>, String> {
         let (mut users, mut next) = (self.nat_users(request)?, Some(0));
         while let Some(first) = next {
-            next = match is_about_internal(request) {
+            next = match is_about_blocks(request) {
                 true => self.add_nat_blocks(request, first, &mut users),
                 false => self.add_nat_flows(request, first, &mut users),
             };
@@ -227,9 +243,15 @@ fn address_of(octets: &[u8]) -> Result<u32, String> {
     Ok(u32::from_be_bytes(octets))
 }
 
+/// The IPv6 host that a request is about.
+fn host_of(request: &v1::NatWhoisRequest) -> Option<u128> {
+    let octets = <[u8; 16]>::try_from(&*request.internal).ok();
+    octets.filter(|_| request.external.is_empty()).map(u128::from_be_bytes)
+}
+
 /// Whether a request asks for the blocks of an internal address.
-pub(super) fn is_about_internal(request: &v1::NatWhoisRequest) -> bool {
-    request.external.is_empty()
+pub(super) fn is_about_blocks(request: &v1::NatWhoisRequest) -> bool {
+    request.external.is_empty() && host_of(request).is_none()
 }
 
 /// Adds a block that somebody has now, and had at a time: its allocation may be too long ago for the history.

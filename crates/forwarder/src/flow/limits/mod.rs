@@ -53,6 +53,14 @@ pub struct Flow {
     pub zone: u8,
     /// Whether it is half open.
     pub is_half_open: bool,
+    /// The upper half of the IPv6 address that its IPv4 source stands for (NAT64): flows of both families count for it.
+    pub network: Option<u64>,
+}
+
+impl Flow {
+    fn is_ip6(&self) -> bool {
+        self.network.is_some() || self.key.is_ip6()
+    }
 }
 
 /// One that is limited by its number.
@@ -94,24 +102,23 @@ fn bounds(limit: Option<&Limit>) -> [u32; Measure::ALL.len()] {
 }
 
 /// The first words of an address without its host bits.
-fn network(key: &FlowKey, [ip4, ip6]: [u8; 2]) -> u64 {
-    match key.tuple {
-        Tuple::Ip4(it) => {
+fn network(flow: &Flow, [ip4, ip6]: [u8; 2]) -> u64 {
+    let mask6 = || u64::MAX.checked_shl(64 - u32::from(ip6.min(64))).unwrap_or(0);
+    match (flow.network, flow.key.tuple) {
+        (Some(network), _) => network & mask6(),
+        (None, Tuple::Ip4(it)) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(ip4.min(32))).unwrap_or(0);
             (it.source & mask).into()
         }
-        Tuple::Ip6(it) => {
-            let mask = u64::MAX.checked_shl(64 - u32::from(ip6.min(64))).unwrap_or(0);
-            (it.source >> 64) as u64 & mask
-        }
+        (None, Tuple::Ip6(it)) => (it.source >> 64) as u64 & mask6(),
     }
 }
 
 /// The name of a host or prefix for a table.
-fn name(key: &FlowKey, lengths: [u8; 2]) -> [u64; 2] {
-    let length = lengths[usize::from(key.is_ip6())];
-    let context = u32::from(key.vrf) | u32::from(length) << 16;
-    [network(key, lengths), u64::from(context) << 1 | u64::from(key.is_ip6())]
+fn name(flow: &Flow, lengths: [u8; 2]) -> [u64; 2] {
+    let length = lengths[usize::from(flow.is_ip6())];
+    let context = u32::from(flow.key.vrf) | u32::from(length) << 16;
+    [network(flow, lengths), u64::from(context) << 1 | u64::from(flow.is_ip6())]
 }
 
 /// The lengths of prefixes of which each is a host.
@@ -229,11 +236,11 @@ impl FlowLimits {
             None => Ok(()),
         };
         if self.hosts.bounds.is_any() {
-            let name = name(&flow.key, HOSTS);
+            let name = name(flow, HOSTS);
             reached(Of::Host, self.hosts.refusal(name, is_half_open, tick))?;
         }
         if self.prefixes.bounds.is_any() {
-            let name = name(&flow.key, self.lengths());
+            let name = name(flow, self.lengths());
             reached(Of::Prefix, self.prefixes.refusal(name, is_half_open, tick))?;
         }
         let (zone, vrf) = (flow.zone, (flow.key.vrf & VRF_SLOT) as u8);
@@ -289,11 +296,11 @@ impl FlowLimits {
     fn count_each(&self, flow: &Flow, it: Beginning, held: &mut Held) -> Result<(), Reached> {
         let reached = |of| move |measure| Reached { of, measure };
         if self.hosts.bounds.is_any() {
-            let place = self.hosts.take(name(&flow.key, HOSTS), it).map_err(reached(Of::Host))?;
+            let place = self.hosts.take(name(flow, HOSTS), it).map_err(reached(Of::Host))?;
             held.0[0] = place.map_or(0, |place| place as u32 + 1);
         }
         if self.prefixes.bounds.is_any() {
-            let name = name(&flow.key, self.lengths());
+            let name = name(flow, self.lengths());
             let place = self.prefixes.take(name, it).map_err(reached(Of::Prefix))?;
             held.0[1] = place.map_or(0, |place| place as u32 + 1);
         }

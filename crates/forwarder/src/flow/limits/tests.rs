@@ -30,7 +30,7 @@ fn six(source: u128) -> FlowKey {
 }
 
 fn flow(key: FlowKey, zone: u8, is_half_open: bool) -> Flow {
-    Flow { key, zone, is_half_open }
+    Flow { key, zone, is_half_open, network: None }
 }
 
 fn live(most: u32) -> Limit {
@@ -63,6 +63,24 @@ fn hosts_and_prefixes_are_counted_by_vrf() {
     assert_eq!(hold(six(network | 3 << 64)), prefix);
     assert!(hold(six(network | 2 << 80)).is_ok());
     assert_eq!(all.fullest(Of::Host, 0, 7), ([2, 0, 0], 0));
+}
+
+/// Flows of NAT64 have an IPv4 key, and count for the network of the IPv6 host with its IPv6 flows.
+#[test]
+fn a_stand_in_counts_for_the_network_of_its_host() {
+    let limits = Limits { host: live(2), prefix: live(3), lengths: [8, 48], ..Limits::default() };
+    let all = limits_of(&limits);
+    let network = 0x2001_0db8_0001_0000;
+    let of = |source: u32, network| {
+        all.hold(&Flow { network: Some(network), ..flow(four(source, 0), 0, false) }, 7)
+    };
+    let reached = |of| Err(Reached { of, measure: Measure::Live });
+    assert!(of(0xf000_0001, network).is_ok());
+    assert!(all.hold(&flow(six(u128::from(network) << 64 | 9), 0, false), 7).is_ok());
+    assert_eq!(of(0xf000_0002, network), reached(Of::Host));
+    assert!(of(0xf000_0002, network + 1).is_ok());
+    assert_eq!(of(0xf000_0003, network + 2), reached(Of::Prefix));
+    assert!(of(0xf000_0004, network + (1 << 16)).is_ok());
 }
 
 #[test]

@@ -26,12 +26,19 @@ pub(super) const fn with_half_open_to(zone_pair: u16, zone: u8) -> u16 {
     zone_pair & 0xff00 | zone as u16
 }
 
-fn limited(key: FlowKey, zone_pair: u16, class: u8) -> Flow {
-    let is_half_open = without_profile(class) == Class::TcpOpening as u8;
-    Flow { key, zone: (zone_pair >> 8) as u8, is_half_open }
+fn is_opening(class: u8) -> bool {
+    without_profile(class) == Class::TcpOpening as u8
 }
 
 impl Side {
+    fn limited(&self, key: FlowKey, zone: u8, is_half_open: bool) -> Flow {
+        let network = match key.tuple {
+            Tuple::Ip4(it) => self.flows.nat64_hosts().network(it.source),
+            Tuple::Ip6(_) => None,
+        };
+        Flow { key, zone, is_half_open, network }
+    }
+
     /// The pair of zones of a flow whose first packet came in by an interface.
     pub(super) fn received_by(&self, interface: u32) -> u16 {
         u16::from(self.flows.limits().zone_of(interface)) << 8
@@ -49,7 +56,8 @@ impl Side {
     #[cold]
     #[inline(never)]
     fn hold_limited(&self, new: &NewFlow, now: Now) -> Result<Held, Opened> {
-        let flow = limited(new.key, new.zone_pair, new.class);
+        let zone = (new.zone_pair >> 8) as u8;
+        let flow = self.limited(new.key, zone, is_opening(new.class));
         let held = self.flows.limits().hold(&flow, now.tick);
         held.map_err(|reached| self.refused_by(reached, &new.key))
     }
@@ -74,7 +82,7 @@ impl Side {
         let is_tcp = matches!(key.tuple, Tuple::Ip4(it) if it.protocol == protocol::TCP);
         // NAT asks for SYNs alone.
         let zone = self.flows.limits().zone_of(received);
-        let flow = Flow { key, zone, is_half_open: is_tcp };
+        let flow = self.limited(key, zone, is_tcp);
         let Err(reached) = self.flows.limits().may_begin(&flow, now.tick) else { return Ok(()) };
         match self.refused_by(reached, &key) {
             // Its own limits are asked where it goes on.
@@ -119,7 +127,8 @@ impl Side {
 
     #[cold]
     fn recount_flow(&self, flow: &FlowEntry<'_>) {
-        let it = limited(flow.key(), flow.zone_pair(), flow.class());
+        let zone = (flow.zone_pair() >> 8) as u8;
+        let it = self.limited(flow.key(), zone, is_opening(flow.class()));
         self.flows.limits().recount((self.is_ip4, flow.id()), &it);
     }
 

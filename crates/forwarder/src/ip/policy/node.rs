@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stoa_engine::arc::ArcHook;
 use stoa_engine::gather::gather_32;
 use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::flags::CROSSED;
 use stoa_engine::vector::{Column, LaneSet};
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::lpm::Counted;
@@ -20,6 +21,7 @@ use crate::icmp::IcmpCause;
 use crate::ip::ip4_options::through_options;
 use crate::ip::lookup::{Address, Lookup};
 use crate::ip::{ERROR, REWRITE, ip4_input, ip6_input};
+use crate::nat64;
 use crate::shared::{Shared, SpecialNextHop};
 
 /// Next nodes of IPv4 packets besides those of the arc: the first edges of `ip4-input`.
@@ -176,7 +178,9 @@ fn follow_route<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, va
     let flags = shared.interface(vector.rx_if[lane]).flags();
     if K::IS_IP4 {
         let next = ip4_input::route(shared, vector, lane, value);
-        let next = ip4_input::forwardable(next, flags & FORWARD4 != 0);
+        let has_crossed = vector.flags[lane] & CROSSED != 0;
+        let next = ip4_input::forwardable(next, has_crossed || flags & FORWARD4 != 0);
+        let next = nat64::confined(shared, vector, lane, next);
         return through_options(next, vector.bytes(lane));
     }
     let next = ip6_input::route(shared, vector, lane, value);
@@ -199,7 +203,8 @@ fn refuse<K: Family>(
     vector.arg[lane] = cause.code();
     let flags = shared.interface(vector.rx_if[lane]).flags();
     if K::IS_IP4 {
-        return ip4_input::forwardable(ERROR, flags & FORWARD4 != 0);
+        let has_crossed = vector.flags[lane] & CROSSED != 0;
+        return ip4_input::forwardable(ERROR, has_crossed || flags & FORWARD4 != 0);
     }
     if flags & FORWARD6 == 0 { Drop::Ip6NotForwarding.next() } else { ERROR }
 }

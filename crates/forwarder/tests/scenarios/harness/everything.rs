@@ -23,6 +23,7 @@ use stoa_ports::Encapsulation;
 use stoa_wire::{protocol, vrrp};
 
 use logins::logins;
+pub use prefixes::nat64;
 use prefixes::prefixes;
 use zones::zones;
 
@@ -311,6 +312,8 @@ fn nat(mut setup: Setup) -> Setup {
         subscribers: vec![net([192, 168, 0, 0].into(), 16)],
         ports: (1024, u16::MAX),
         mapping: Mapping::Static,
+        // Its hosts have no external address, but nodes of NAT64 see their packets.
+        nat64: (interface == "east").then(nat64),
         ..NatPolicy::default()
     };
     let mut policies: Vec<NatPolicy> = setup.0.interfaces.keys().enumerate().map(policy).collect();
@@ -324,6 +327,11 @@ fn nat(mut setup: Setup) -> Setup {
             ..NatPolicy::default()
         };
         policies = vec![
+            NatPolicy {
+                policy: 901,
+                nat64: Some(nat64()),
+                ..dynamic("east", Mapping::EndpointIndependent, Filtering::Anyone)
+            },
             dynamic("east", Mapping::EndpointIndependent, Filtering::Address),
             NatPolicy {
                 blocks: Some(NatBlocks {

@@ -39,6 +39,41 @@ fn an_answer_names_hosts_and_where_they_come_from() {
 }
 
 #[test]
+fn an_ip6_host_has_external_ends() {
+    let host: std::net::IpAddr = "2001:db8:1::7".parse().unwrap();
+    let request = NatWhoisRequest { internal: ip_bytes(host), ..NatWhoisRequest::default() };
+    let nobody = NatWhoisReply::default();
+    assert_eq!(text(&request, &nobody), "2001:db8:1::7 has no flow by NAT64 now.");
+    let user = NatUser {
+        kind: "flow".to_owned(),
+        internal: ip_bytes(host),
+        internal_port: 5_000,
+        remote: vec![198, 51, 100, 9],
+        remote_port: 443,
+        instance: 64,
+        id: 1,
+        age_s: 61,
+        external: vec![203, 0, 113, 17],
+        first_port: 40_112,
+        last_port: 40_112,
+        ..NatUser::default()
+    };
+    let reply = NatWhoisReply { users: vec![user], ..NatWhoisReply::default() };
+    assert_eq!(
+        text(&request, &reply),
+        "203.0.113.17 port 40112 is 2001:db8:1::7 port 5000, with 198.51.100.9 port 443: flow of policy 1 of \
+         instance 64, for 1 min 1 s"
+    );
+    let json: Value = serde_json::from_str(&to_json(&request, &reply)).unwrap();
+    let user = &json["users"][0];
+    assert_eq!(
+        (&user["external"], &user["external_port"]),
+        (&json!("203.0.113.17"), &json!(40_112))
+    );
+    assert_eq!(user["port_set"], Value::Null);
+}
+
+#[test]
 fn times_have_an_offset_or_are_those_of_utc() {
     for same in [
         "2026-11-29T08:00:00Z",

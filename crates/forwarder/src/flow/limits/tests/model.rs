@@ -23,8 +23,8 @@ impl Model {
         let none = Limit::default();
         let zone = self.limits.zones.get(&flow.zone).copied().unwrap_or(none);
         let all = [
-            ((Of::Host, name(&flow.key, HOSTS)), self.limits.host),
-            ((Of::Prefix, name(&flow.key, self.limits.lengths)), self.limits.prefix),
+            ((Of::Host, name(flow, HOSTS)), self.limits.host),
+            ((Of::Prefix, name(flow, self.limits.lengths)), self.limits.prefix),
             ((Of::Zone(flow.zone), [0; 2]), if flow.zone == 0 { none } else { zone }),
             ((Of::Vrf(vrf), [0; 2]), self.limits.vrfs.get(&vrf).copied().unwrap_or(none)),
         ];

@@ -1,0 +1,234 @@
+//! `ip4-nat64-input`: makes IPv6 packets of IPv4 packets that NAT44 has given the stand-in of a host as destination.
+//! Packets without DF that would exceed the least MTU of IPv6 go on in fragments (RFC 7915 section 4).
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use stoa_engine::arc::ArcHook;
+use stoa_engine::vector::{Column, LaneSet, flags};
+use stoa_engine::{Context, Next, Node, Vector};
+use stoa_wire::ipv4;
+use stoa_wire::protocol::TCP;
+use stoa_wire::siit::{GROWTH, LOWEST_MTU, Prefix};
+
+use super::hosts::{Answer, is_stand_in};
+use super::lanes::{Counterparts, Fate, Scratch, cross, ends4, replace, scratch, to_ip6};
+use super::pieces::{Pieces, send_all};
+use super::plain::{New6, grow_all, is_plain, sum_of};
+use super::{INPUT4_NODE, TO_LOOKUP, forwarded};
+use crate::acl::flow_vrf;
+use crate::arcs::{self, IP4_INPUT};
+use crate::attributes::interface_flags::FORWARD4;
+use crate::drops::Drop;
+use crate::flow::column::Packets;
+use crate::flow::fields;
+use crate::ip::{ERROR, REWRITE, route6};
+use crate::nat::goes_on;
+use crate::shared::Shared;
+
+/// The DF bit in the seventh byte of a header.
+const WHOLE: u8 = 0x40;
+
+/// Makes the node of one worker.
+pub fn make_input4(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    let hook = arcs::hook(IP4_INPUT, INPUT4_NODE);
+    let others = Column::of(0);
+    Box::new(Input { shared: shared.clone(), hook, scratch: scratch(), others, new: New6::new() })
+}
+
+struct Input {
+    shared: Arc<Shared>,
+    hook: ArcHook,
+    scratch: Box<Scratch>,
+    /// 0 for lanes to stand-ins.
+    others: Column<u32>,
+    new: Box<New6>,
+}
+
+/// What the last lane was: most lanes have the destination of one before them.
+#[derive(Default)]
+struct Last {
+    interface: u32,
+    vrf: u16,
+    /// If the interface forwards.
+    prefix: Option<Prefix>,
+    stand_in: u32,
+    protocol: u8,
+    host: Option<u128>,
+    /// Of the words of the host.
+    sum: u32,
+}
+
+impl Node for Input {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let lanes = vector.len();
+        let arc = &self.shared.arcs.ip4_input;
+        let next = self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
+        let all = vector.flags[..lanes].iter().fold(0, |all, flags| all | flags);
+        if all & flags::TRANSLATED == 0 {
+            return next;
+        }
+        fields::of(self.shared.kernel, vector, Packets::Ip4);
+        let here = self.to_hosts(vector);
+        if here.is_empty() {
+            return next;
+        }
+        if let Next::All(edge) = next {
+            vector.next[..lanes].fill(edge);
+        }
+        let left = self.grow_plain(cx, vector, &here);
+        let tick = self.shared.flows.now(cx.now).tick;
+        for lane in left.iter() {
+            self.lane(cx, (&mut *vector, lane), tick);
+        }
+        vector.forget_flow();
+        Next::Lanes
+    }
+}
+
+/// What a packet of a protocol is for its receiver.
+fn answer(protocol: u8) -> Answer {
+    if protocol == TCP { Answer::Segment } else { Answer::Datagram }
+}
+
+/// The host of a plain lane, if it is known. From a host that has no address of its own it is hairpinned, and left out.
+#[inline(always)]
+fn host_of(
+    shared: &Shared,
+    vector: &Vector,
+    lane: usize,
+    (last, tick): (&mut Last, u32),
+) -> Option<u128> {
+    let fields = vector.known_fields()?;
+    let (source, stand_in) = (fields.source[0][lane], fields.destination[0][lane]);
+    let is_long = usize::from(vector.length[lane]) + GROWTH > LOWEST_MTU;
+    let is_whole = || vector.bytes(lane).get(6).is_some_and(|it| it & WHOLE != 0);
+    if !is_plain(fields, lane, ipv4::LENGTH) || is_stand_in(source) || is_long && !is_whole() {
+        return None;
+    }
+    let protocol = fields.kind[lane] as u8;
+    if (last.stand_in, last.protocol) != (stand_in, protocol) {
+        let host = shared.flows.nat64_hosts().receiver(stand_in, tick, answer(protocol));
+        let host = host.and_then(|(host, vrf)| (vrf == last.vrf).then_some(host));
+        (last.stand_in, last.protocol, last.host) = (stand_in, protocol, host);
+        last.sum = host.map_or(0, sum_of);
+    }
+    last.host
+}
+
+impl Input {
+    /// The lanes to stand-ins. No other address is one once it is translated.
+    fn to_hosts(&mut self, vector: &Vector) -> LaneSet {
+        let lanes = vector.len();
+        let Some(fields) = vector.known_fields() else { return LaneSet::first_of(0) };
+        let columns = vector.flags[..lanes].iter().zip(&fields.destination[0][..lanes]);
+        for (other, (flags, destination)) in self.others[..lanes].iter_mut().zip(columns) {
+            let is_here = (flags & flags::TRANSLATED != 0) & is_stand_in(*destination);
+            *other = u32::from(!is_here);
+        }
+        LaneSet::first_of(lanes).take_equal(&self.others, 0)
+    }
+
+    /// Translates plain lanes in place; returns those that are left.
+    fn grow_plain(&mut self, cx: &Context<'_>, vector: &mut Vector, here: &LaneSet) -> LaneSet {
+        let Self { shared, new, .. } = self;
+        let (table, tick) = (shared.nat64.read(cx.reader), shared.flows.now(cx.now).tick);
+        let mut left = LaneSet::first_of(0);
+        let (mut plain, mut prefix) = (left.clone(), None);
+        let mut last = Last { interface: u32::MAX, ..Last::default() };
+        for lane in here.iter() {
+            if !goes_on(vector.next[lane]) {
+                continue;
+            }
+            let interface = vector.rx_if[lane];
+            if interface != last.interface {
+                let id = shared.attributes.vrf_of(interface);
+                let forwards = shared.attributes.flags_of(interface) & FORWARD4 != 0;
+                let prefix = table.prefix(id).filter(|_| forwards);
+                last = Last { interface, vrf: flow_vrf(id), prefix, ..Last::default() };
+            }
+            match (host_of(shared, vector, lane, (&mut last, tick)), last.prefix) {
+                // Those of another prefix are few: they have another VRF.
+                (Some(host), Some(of)) if *prefix.get_or_insert(of) == of => {
+                    (new.hosts[lane], new.sums[lane]) = (host, last.sum);
+                    plain.insert(lane);
+                }
+                _ => left.insert(lane),
+            }
+        }
+        let Some(prefix) = prefix else { return left };
+        new.prefix = prefix;
+        let not = grow_all(shared.kernel, vector, &plain, new);
+        plain.remove_all(&not);
+        for lane in plain.iter() {
+            cross(vector, lane, flags::ADMITTED);
+            vector.next[lane] = TO_LOOKUP;
+        }
+        left.insert_all(&not);
+        left
+    }
+
+    /// Translates any other lane, and sets where it goes.
+    #[inline(never)]
+    fn lane(&mut self, cx: &mut Context<'_>, (vector, lane): (&mut Vector, usize), tick: u32) {
+        vector.next[lane] = match self.translate(cx, (&mut *vector, lane), tick) {
+            Ok(Some(next)) => next,
+            Ok(None) => return,
+            Err(Fate::Drop(reason)) => reason.next(),
+            // Behind `ip4-input` no packet has a source route.
+            Err(Fate::Answer(cause)) => cause.drop(true).next(),
+        };
+    }
+
+    /// The next node of a lane; `None`: it has left in pieces, or was dropped.
+    fn translate(
+        &mut self,
+        cx: &mut Context<'_>,
+        (vector, lane): (&mut Vector, usize),
+        tick: u32,
+    ) -> Result<Option<u16>, Fate> {
+        let shared = &*self.shared;
+        let id = shared.attributes.vrf_of(vector.rx_if[lane]);
+        // The interface of a packet that was an IPv6 packet forwards those.
+        let forwards = vector.flags[lane] & flags::CROSSED != 0
+            || shared.attributes.flags_of(vector.rx_if[lane]) & FORWARD4 != 0;
+        if !forwards {
+            return Err(Fate::Drop(Drop::Ip4NotForwarding));
+        }
+        // One of a policy that has gone: its flows end soon.
+        let prefix = shared.nat64.read(cx.reader).prefix(id);
+        let prefix = prefix.ok_or(Fate::Drop(Drop::Nat64Address))?;
+        let of =
+            Counterparts { hosts: shared.flows.nat64_hosts(), prefix, vrf: flow_vrf(id), tick };
+        let bytes = vector.bytes(lane);
+        let old = ends4(bytes).ok_or(Fate::Drop(Drop::Nat64Malformed))?;
+        let ends = of.ends6(old).ok_or(Fate::Drop(Drop::Nat64Address))?;
+        let protocol = bytes.get(9).copied().unwrap_or(0);
+        shared.flows.nat64_hosts().receiver(old.1.to_bits(), tick, answer(protocol));
+        let is_whole = bytes.get(6).is_some_and(|it| it & WHOLE != 0);
+        let identification = bytes.get(4..).and_then(|it| it.first_chunk::<2>().copied());
+        let length = to_ip6(bytes, (&of, ends), &mut self.scratch)?;
+        let packet = self.scratch.get(..length).unwrap_or(&[]);
+        if is_whole || length <= LOWEST_MTU {
+            replace(vector, lane, packet)?;
+            cross(vector, lane, flags::ADMITTED);
+            return Ok(Some(TO_LOOKUP));
+        }
+        // It is replaced by its head, by which it is routed.
+        replace(vector, lane, packet.get(..LOWEST_MTU).unwrap_or(packet))?;
+        cross(vector, lane, flags::ADMITTED);
+        let table = shared.ip6_table(id, cx.reader);
+        let value = table.map_or(0, |it| it.lookup(ends.1.to_bits()));
+        match route6(shared, vector, lane, value) {
+            REWRITE => {
+                let identification = u16::from_be_bytes(identification.unwrap_or_default());
+                let pieces = Pieces::of(packet, identification);
+                let pieces = pieces.ok_or(Fate::Drop(Drop::Nat64Malformed))?;
+                send_all(cx, (vector, lane), packet, &pieces);
+                Ok(None)
+            }
+            ERROR => Err(Fate::Drop(Drop::Ip6NoRoute)),
+            next => Ok(Some(forwarded(vector, lane, next))),
+        }
+    }
+}
