@@ -12,9 +12,11 @@ use stoa_wire::protocol::TCP;
 use stoa_wire::siit::{GROWTH, LOWEST_MTU, Prefix};
 
 use super::hosts::{Answer, is_stand_in};
-use super::lanes::{Counterparts, Fate, Scratch, cross, ends4, replace, scratch, to_ip6};
+use super::lanes::{
+    Counterparts, Fate, Scratch, cross, cross_all, ends4, for_each, replace, scratch, to_ip6,
+};
 use super::pieces::{Pieces, send_all};
-use super::plain::{New6, grow_all, is_plain, sum_of};
+use super::plain::{New6, grow_all, has_plain, sum_of};
 use super::{INPUT4_NODE, TO_LOOKUP, forwarded};
 use crate::acl::flow_vrf;
 use crate::arcs::{self, IP4_INPUT};
@@ -54,9 +56,21 @@ struct Last {
     prefix: Option<Prefix>,
     stand_in: u32,
     protocol: u8,
-    host: Option<u128>,
+    /// 0: it is not known.
+    host: u128,
     /// Of the words of the host.
     sum: u32,
+}
+
+impl Last {
+    /// Follows another lane of an interface, to a stand-in.
+    fn find(&mut self, shared: &Shared, (stand_in, protocol): (u32, u8), tick: u32) {
+        (self.stand_in, self.protocol) = (stand_in, protocol);
+        let host = shared.flows.nat64_hosts().receiver(stand_in, tick, answer(protocol));
+        let host = host.filter(|(_, vrf)| self.prefix.is_some() && *vrf == self.vrf);
+        self.host = host.map_or(0, |it| it.0);
+        self.sum = sum_of(self.host);
+    }
 }
 
 impl Node for Input {
@@ -69,17 +83,19 @@ impl Node for Input {
             return next;
         }
         fields::of(self.shared.kernel, vector, Packets::Ip4);
-        let here = self.to_hosts(vector);
-        if here.is_empty() {
-            return next;
-        }
         if let Next::All(edge) = next {
             vector.next[..lanes].fill(edge);
         }
-        let left = self.grow_plain(cx, vector, &here);
+        let (here, plain) = self.to_hosts(vector);
+        if here.is_empty() {
+            return next;
+        }
+        let left = self.grow_plain(cx, vector, (&here, &plain));
         let tick = self.shared.flows.now(cx.now).tick;
         for lane in left.iter() {
-            self.lane(cx, (&mut *vector, lane), tick);
+            if goes_on(vector.next[lane]) {
+                self.lane(cx, (&mut *vector, lane), tick);
+            }
         }
         vector.forget_flow();
         Next::Lanes
@@ -91,81 +107,78 @@ fn answer(protocol: u8) -> Answer {
     if protocol == TCP { Answer::Segment } else { Answer::Datagram }
 }
 
-/// The host of a plain lane, if it is known. From a host that has no address of its own it is hairpinned, and left out.
-#[inline(always)]
-fn host_of(
-    shared: &Shared,
-    vector: &Vector,
-    lane: usize,
-    (last, tick): (&mut Last, u32),
-) -> Option<u128> {
-    let fields = vector.known_fields()?;
-    let (source, stand_in) = (fields.source[0][lane], fields.destination[0][lane]);
-    let is_long = usize::from(vector.length[lane]) + GROWTH > LOWEST_MTU;
-    let is_whole = || vector.bytes(lane).get(6).is_some_and(|it| it & WHOLE != 0);
-    if !is_plain(fields, lane, ipv4::LENGTH) || is_stand_in(source) || is_long && !is_whole() {
-        return None;
-    }
-    let protocol = fields.kind[lane] as u8;
-    if (last.stand_in, last.protocol) != (stand_in, protocol) {
-        let host = shared.flows.nat64_hosts().receiver(stand_in, tick, answer(protocol));
-        let host = host.and_then(|(host, vrf)| (vrf == last.vrf).then_some(host));
-        (last.stand_in, last.protocol, last.host) = (stand_in, protocol, host);
-        last.sum = host.map_or(0, sum_of);
-    }
-    last.host
-}
-
 impl Input {
-    /// The lanes to stand-ins. No other address is one once it is translated.
-    fn to_hosts(&mut self, vector: &Vector) -> LaneSet {
-        let lanes = vector.len();
-        let Some(fields) = vector.known_fields() else { return LaneSet::first_of(0) };
+    /// The lanes to stand-ins, and the plain ones among these. No other address is one once it is translated.
+    fn to_hosts(&mut self, vector: &Vector) -> (LaneSet, LaneSet) {
+        let (lanes, none) = (vector.len(), LaneSet::first_of(0));
+        let Some(fields) = vector.known_fields() else { return (none.clone(), none) };
         let columns = vector.flags[..lanes].iter().zip(&fields.destination[0][..lanes]);
         for (other, (flags, destination)) in self.others[..lanes].iter_mut().zip(columns) {
             let is_here = (flags & flags::TRANSLATED != 0) & is_stand_in(*destination);
             *other = u32::from(!is_here);
         }
-        LaneSet::first_of(lanes).take_equal(&self.others, 0)
+        let here = LaneSet::first_of(lanes).take_equal(&self.others, 0);
+        let columns = fields.kind[..lanes].iter().zip(&fields.place[..lanes]);
+        let columns = columns.zip(&fields.source[0][..lanes]);
+        let columns = columns.zip(&vector.next[..lanes]);
+        for (other, (((kind, place), source), next)) in self.others[..lanes].iter_mut().zip(columns)
+        {
+            // From a host that has no address of its own it is hairpinned.
+            let is_plain = has_plain(*kind, *place, ipv4::LENGTH) & !is_stand_in(*source);
+            *other = u32::from(!(is_plain & goes_on(*next)));
+        }
+        let plain = here.clone().take_equal(&self.others, 0);
+        (here, plain)
     }
 
     /// Translates plain lanes in place; returns those that are left.
-    fn grow_plain(&mut self, cx: &Context<'_>, vector: &mut Vector, here: &LaneSet) -> LaneSet {
+    fn grow_plain(
+        &mut self,
+        cx: &Context<'_>,
+        vector: &mut Vector,
+        (here, plain): (&LaneSet, &LaneSet),
+    ) -> LaneSet {
+        let (mut left, mut done) = (here.clone(), plain.clone());
+        if !done.is_empty() {
+            done.remove_all(&self.find_hosts(cx, vector, plain));
+            done.remove_all(&grow_all(self.shared.kernel, vector, &done, &self.new));
+            cross_all(vector, &done, (flags::ADMITTED, TO_LOOKUP));
+        }
+        left.remove_all(&done);
+        left
+    }
+
+    /// Finds the hosts of plain lanes if they are known; returns the others.
+    #[inline(always)]
+    fn find_hosts(&mut self, cx: &Context<'_>, vector: &Vector, plain: &LaneSet) -> LaneSet {
         let Self { shared, new, .. } = self;
         let (table, tick) = (shared.nat64.read(cx.reader), shared.flows.now(cx.now).tick);
-        let mut left = LaneSet::first_of(0);
-        let (mut plain, mut prefix) = (left.clone(), None);
-        let mut last = Last { interface: u32::MAX, ..Last::default() };
-        for lane in here.iter() {
-            if !goes_on(vector.next[lane]) {
-                continue;
-            }
+        let mut others = LaneSet::first_of(0);
+        let Some(fields) = vector.known_fields() else { return plain.clone() };
+        let (mut last, mut of_all) = (Last { interface: u32::MAX, ..Last::default() }, None);
+        for_each(plain, vector.len(), |lane| {
             let interface = vector.rx_if[lane];
             if interface != last.interface {
                 let id = shared.attributes.vrf_of(interface);
                 let forwards = shared.attributes.flags_of(interface) & FORWARD4 != 0;
                 let prefix = table.prefix(id).filter(|_| forwards);
+                // Those of another prefix are few: they have another VRF.
+                let prefix = prefix.filter(|it| *of_all.get_or_insert(*it) == *it);
                 last = Last { interface, vrf: flow_vrf(id), prefix, ..Last::default() };
             }
-            match (host_of(shared, vector, lane, (&mut last, tick)), last.prefix) {
-                // Those of another prefix are few: they have another VRF.
-                (Some(host), Some(of)) if *prefix.get_or_insert(of) == of => {
-                    (new.hosts[lane], new.sums[lane]) = (host, last.sum);
-                    plain.insert(lane);
-                }
-                _ => left.insert(lane),
+            let (stand_in, protocol) = (fields.destination[0][lane], fields.kind[lane] as u8);
+            if (stand_in, protocol) != (last.stand_in, last.protocol) {
+                last.find(shared, (stand_in, protocol), tick);
             }
-        }
-        let Some(prefix) = prefix else { return left };
-        new.prefix = prefix;
-        let not = grow_all(shared.kernel, vector, &plain, new);
-        plain.remove_all(&not);
-        for lane in plain.iter() {
-            cross(vector, lane, flags::ADMITTED);
-            vector.next[lane] = TO_LOOKUP;
-        }
-        left.insert_all(&not);
-        left
+            let is_long = usize::from(vector.length[lane]) + GROWTH > LOWEST_MTU;
+            let is_whole = || vector.bytes(lane).get(6).is_some_and(|it| it & WHOLE != 0);
+            if last.host == 0 || is_long && !is_whole() {
+                others.insert(lane);
+            }
+            (new.hosts[lane], new.sums[lane]) = (last.host, last.sum);
+        });
+        new.prefix = of_all.unwrap_or(new.prefix);
+        others
     }
 
     /// Translates any other lane, and sets where it goes.

@@ -13,7 +13,9 @@ use stoa_wire::{ipv6, protocol};
 
 use super::hosts::NoStandIn;
 use super::identifications::Identifier;
-use super::lanes::{Counterparts, Fate, Scratch, cross, ends6, scratch, to_ip4};
+use super::lanes::{
+    Counterparts, Fate, Scratch, cross, cross_all, ends6, for_each, scratch, to_ip4,
+};
 use super::plain::{New, has_plain, shrink_all};
 use super::{ERROR6, INPUT6_NODE, Nat64, TO_FLOWS, is_host4, is_translatable};
 use crate::acl::flow_vrf;
@@ -120,7 +122,9 @@ impl Node for Input {
         }
         let left = self.shrink_plain(cx, vector, &here);
         for lane in left.iter() {
-            self.translate_lane(cx, vector, lane);
+            if goes_on(vector.next[lane]) {
+                self.translate_lane(cx, vector, lane);
+            }
         }
         next
     }
@@ -160,19 +164,10 @@ impl Input {
             self.identifier.reserve(&self.shared.identifications, plain.count() as u64);
             plain.remove_all(&self.find_ends(cx, vector, (&plain, first)));
             plain.remove_all(&shrink_all(kernel, vector, &plain, &self.new));
-            for lane in plain.iter() {
-                cross(vector, lane, 0);
-                vector.next[lane] = TO_FLOWS;
-            }
+            cross_all(vector, &plain, (0, TO_FLOWS));
             vector.forget_hash();
         }
         left.remove_all(&plain);
-        let gone = left.iter().filter(|lane| !goes_on(vector.next[*lane]));
-        let gone = gone.fold(LaneSet::first_of(0), |mut all, lane| {
-            all.insert(lane);
-            all
-        });
-        left.remove_all(&gone);
         left
     }
 
@@ -203,7 +198,7 @@ impl Input {
         let Some(fields) = vector.known_fields() else { return plain.clone() };
         let (mut of, mut last) = (Of::new(shared, table, vector.rx_if[first]), Last::default());
         let [a, b, c, d] = &fields.source;
-        for lane in plain.iter() {
+        for_each(plain, vector.len(), |lane| {
             if vector.rx_if[lane] != of.interface {
                 of = Of::new(shared, table, vector.rx_if[lane]);
                 last = Last::default();
@@ -218,7 +213,7 @@ impl Input {
             }
             (new.sources[lane], new.destinations[lane]) = (last.stand_in, last.destination);
             new.identifications[lane] = identifier.next(last.offset).into();
-        }
+        });
         others
     }
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use stoa_engine::Vector;
 use stoa_engine::pool::{HEADROOM, JUMBO};
-use stoa_engine::vector::flags;
+use stoa_engine::vector::{LaneSet, flags};
 use stoa_wire::siit::{self, Ends4, Ends6, Prefix, Refused};
 use stoa_wire::{ipv4, ipv6};
 
@@ -128,6 +128,30 @@ pub(super) fn replace(vector: &mut Vector, lane: usize, data: &[u8]) -> Result<(
 
 /// What a packet of the other family keeps of its flags.
 const KEPT: u16 = flags::TRACED | flags::COPY;
+
+/// Calls `each` for some lanes of a vector of so many: mostly these are all.
+#[inline(always)]
+pub(super) fn for_each(some: &LaneSet, lanes: usize, mut each: impl FnMut(usize)) {
+    if some.count() == lanes {
+        (0..lanes).for_each(each);
+    } else {
+        some.iter().for_each(&mut each);
+    }
+}
+
+/// Sends some lanes that have crossed to a next node. `also`: which others of their flags they keep.
+pub(super) fn cross_all(vector: &mut Vector, some: &LaneSet, (also, next): (u16, u16)) {
+    let lanes = vector.len();
+    if some.count() < lanes {
+        return some.iter().for_each(|lane| {
+            cross(vector, lane, also);
+            vector.next[lane] = next;
+        });
+    }
+    let flags = vector.flags[..lanes].iter_mut();
+    flags.for_each(|flags| *flags = *flags & (KEPT | also) | flags::CROSSED);
+    vector.next[..lanes].fill(next);
+}
 
 /// Flags of a lane that has crossed. `also`: which others it keeps.
 #[inline(always)]

@@ -6,7 +6,7 @@ mod tests;
 
 use std::net::Ipv4Addr;
 
-use stoa_engine::vector::{Column, Fields, LaneSet};
+use stoa_engine::vector::{Column, LaneSet};
 use stoa_engine::{VECTOR, Vector};
 use stoa_wire::protocol::{TCP, UDP};
 use stoa_wire::siit::{GROWTH, Prefix};
@@ -75,7 +75,7 @@ pub(super) fn sum_of(address: u128) -> u32 {
     folded(words.iter().map(|it| u64::from(*it as u32)).sum()).into()
 }
 
-/// Makes IPv6 packets of [plain](is_plain) IPv4 lanes; returns those that it cannot, which stay as they are. Columns of
+/// Makes IPv6 packets of [plain](has_plain) IPv4 lanes; returns those that it cannot, which stay as they are. Columns of
 /// fields must be known, and are true no more.
 pub(super) fn grow_all(
     kernel: Kernel,
@@ -102,7 +102,7 @@ pub(super) fn grow_all(
     left
 }
 
-/// Makes IPv4 packets of [plain](is_plain) IPv6 lanes; returns those that it cannot, which stay as they are. Columns of
+/// Makes IPv4 packets of [plain](has_plain) IPv6 lanes; returns those that it cannot, which stay as they are. Columns of
 /// fields must be known.
 pub(super) fn shrink_all(
     kernel: Kernel,
@@ -128,13 +128,7 @@ pub(super) fn shrink_all(
     left
 }
 
-/// Whether a lane is TCP or UDP, whole, behind a header of so many bytes.
-#[inline(always)]
-pub(super) fn is_plain(fields: &Fields, lane: usize, header: usize) -> bool {
-    has_plain(fields.kind[lane], fields.place[lane], header)
-}
-
-/// Whether a lane with these values of the columns is that.
+/// Whether a lane with these values of the columns is TCP or UDP, whole, behind a header of so many bytes.
 #[inline(always)]
 pub(super) fn has_plain(kind: u32, place: u32, header: usize) -> bool {
     let protocol = kind & 0xff;
@@ -172,7 +166,7 @@ fn correct(upper: &mut [u8], protocol: u8, (old, new): (u64, u64)) -> bool {
     true
 }
 
-/// Makes an IPv4 packet of a [plain](is_plain) IPv6 lane; columns of fields must be known. False: nothing has changed.
+/// Makes an IPv4 packet of a [plain](has_plain) IPv6 lane; columns of fields must be known. False: nothing has changed.
 #[inline(always)]
 fn shrink(
     vector: &mut Vector,
@@ -217,7 +211,7 @@ fn shrink(
     true
 }
 
-/// Makes an IPv6 packet of a [plain](is_plain) IPv4 lane; columns of fields must be known, and are true no more. False:
+/// Makes an IPv6 packet of a [plain](has_plain) IPv4 lane; columns of fields must be known, and are true no more. False:
 /// nothing has changed.
 #[inline(always)]
 pub(super) fn grow(vector: &mut Vector, lane: usize, (source, destination): (u128, u128)) -> bool {

@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use std::sync::OnceLock;
 use stoa_engine::PoolCache;
 use stoa_engine::pool::{HugePages, Pool};
+use stoa_engine::vector::Fields;
 use stoa_wire::siit;
 
 use super::*;
@@ -12,6 +13,10 @@ use crate::flow::column::Packets;
 use crate::flow::fields;
 
 const MTUS: (u32, u32) = (1500, 1500);
+
+fn is_plain(fields: &Fields, lane: usize, header: usize) -> bool {
+    has_plain(fields.kind[lane], fields.place[lane], header)
+}
 
 fn pool() -> &'static Pool {
     static POOL: OnceLock<&'static Pool> = OnceLock::new();
