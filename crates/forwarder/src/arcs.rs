@@ -1,6 +1,7 @@
 //! The feature arcs: where each starts, its features in order, where it ends. To add a feature, add
 //! one line in `list`; the graph adds the edges and checks the order.
 
+mod feature;
 mod list;
 
 use std::sync::{Arc, LazyLock};

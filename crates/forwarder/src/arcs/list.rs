@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use stoa_engine::Node;
-use stoa_engine::arc::{ArcSpec, FeatureSpec};
+use stoa_engine::arc::ArcSpec;
 
+use super::feature::{Feature, access_lists, does_nothing, passive};
 use super::{
     ETHERNET_INPUT, IP_LOCAL, IP4_INPUT, IP4_ORIGIN, IP4_OUTPUT, IP6_INPUT, IP6_ORIGIN, IP6_OUTPUT,
     PORT_OUTPUT,
@@ -20,33 +20,6 @@ use crate::noop;
 use crate::nptv6;
 use crate::output::interface_output;
 use crate::shared::Shared;
-
-type Feature = FeatureSpec<Arc<Shared>>;
-type Make = fn(&Arc<Shared>, usize) -> Box<dyn Node>;
-
-/// A feature that drops packets, counts or measures: it sends none to nodes beside the arc. It precedes
-/// the features `before`.
-const fn passive(
-    (name, description): (&'static str, &'static str),
-    make: Make,
-    before: &'static [&'static str],
-) -> Feature {
-    Feature { node: node(name, description, &[], make), after: &[], before }
-}
-
-/// A feature that applies access lists, and answers what they reject.
-const fn access_lists(
-    (name, description): (&'static str, &'static str),
-    (edges, make): (&'static [&'static str], Make),
-    (after, before): (&'static [&'static str], &'static [&'static str]),
-) -> Feature {
-    Feature { node: node(name, description, edges, make), after, before }
-}
-
-/// A feature that measures what an arc costs.
-const fn does_nothing(name: &'static str, make: Make) -> Feature {
-    passive((name, "does nothing: measures the cost of a feature"), make, &[])
-}
 
 /// All arcs, with the features of this tree.
 pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[

@@ -1,7 +1,6 @@
 //! `ip4-nat64-input`: makes IPv6 packets of IPv4 packets that NAT44 has given the stand-in of a host as destination.
 //! Packets without DF that would exceed the least MTU of IPv6 go on in fragments (RFC 7915 section 4).
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use stoa_engine::arc::ArcHook;
