@@ -121,9 +121,11 @@ fn choices(
     let known: Vec<_> = known.map(|(_, word, help)| Completion::new(*word, *help)).collect();
     let numbers = well_known::names(node).into_iter();
     let numbers = numbers.map(|(name, number)| Completion::new(name, number.to_string()));
+    let texts = well_known::texts(node).iter().filter(|text| words.iter().all(|it| it != *text));
+    let texts: Vec<_> = texts.map(|text| Completion::new(*text, "")).collect();
     let words = words.into_iter().map(|word| Completion::new(word, "configured"));
     let what = Completion::new(format!("<{}>", node.name()), join(&kind(node), &help(node)));
-    words.chain(names).chain(known).chain(numbers).chain([what]).collect()
+    words.chain(names).chain(texts).chain(known).chain(numbers).chain([what]).collect()
 }
 
 /// The configured values at a path: the next keys of list entries, or the values of a leaf or leaf-list.
@@ -228,6 +230,11 @@ mod tests {
         assert_eq!(included, ["web", "<include>"]);
         let ports = completed("acls defined-sets port-sets port-set web port");
         assert!(ports.contains(&"https".to_owned()), "{ports:?}");
+        let policy = "nat instances instance 1 policy 1";
+        let gateways = completed(&format!("{policy} algs"));
+        assert_eq!(gateways, ["ftp", "pptp", "sip", "tftp", "<name>"]);
+        let protocol = completed(&format!("{policy} algs sip transport-protocol"));
+        assert!(protocol.contains(&"udp".to_owned()), "{protocol:?}");
         let flags = completed("acls acl edge aces ace web matches tcp tcp-flags set");
         assert_eq!(flags[..2], ["fin", "syn"]);
         let kind = completed("acls acl edge type");

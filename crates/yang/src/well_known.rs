@@ -1,7 +1,7 @@
 //! Well-known names of numbers: protocols, code points of differentiated services, and ports.
 
 use stoa_api::acl::protocol_number;
-use yang5::schema::{DataValueType, SchemaNode};
+use yang5::schema::{DataValueType, SchemaNode, SchemaPathFormat};
 
 /// A name and its number.
 pub type Name = (&'static str, u32);
@@ -72,7 +72,8 @@ const PORTS: &[Name] = &[
 /// Whether a leaf has the number of a protocol.
 fn is_protocol(leaf: &SchemaNode<'_>) -> bool {
     let base = leaf.leaf_type().map(|it| it.base_type());
-    matches!(leaf.name(), "protocol" | "transport-protocol") && base == Some(DataValueType::Uint8)
+    let is_number = matches!(base, Some(DataValueType::Uint8 | DataValueType::Uint32));
+    matches!(leaf.name(), "protocol" | "transport-protocol") && is_number
 }
 
 /// Whether a leaf is about IPv6: below a container of this name.
@@ -101,6 +102,14 @@ pub fn number(leaf: &SchemaNode<'_>, name: &str) -> Option<u32> {
         return protocol_number(&name, !is_ip6(leaf)).filter(|_| name.parse::<u32>().is_err());
     }
     names(leaf).into_iter().find(|(known, _)| *known == name).map(|(_, number)| number)
+}
+
+/// Names that a text may have, where others mean nothing: application level gateways of a NAT policy.
+pub fn texts(leaf: &SchemaNode<'_>) -> &'static [&'static str] {
+    match leaf.path(SchemaPathFormat::DATA).as_str() {
+        "/ietf-nat:nat/instances/instance/policy/algs/name" => &["ftp", "pptp", "sip", "tftp"],
+        _ => &[],
+    }
 }
 
 /// The number of the port of a service.

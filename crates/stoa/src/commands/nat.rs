@@ -257,7 +257,10 @@ fn nobody(request: &NatWhoisRequest, reply: &NatWhoisReply) -> String {
     }
     match (request.external.is_empty(), request.unix_s.map(date::of_unix_s)) {
         (true, None) if request.internal.len() == 16 => format!("{whom} has no flow by NAT64 now."),
-        (true, None) => format!("{whom} has no port set now."),
+        (true, None) => format!(
+            "{whom} has no port set now: see `stoa show nat mappings --subscriber {whom}`. Who has a port of an \
+             external address is known with the port, for example `stoa nat whois {whom} 40112`."
+        ),
         (true, Some(at)) => format!("{whom} had no port set at {at}."),
         (false, None) => format!("Nobody has {whom} now."),
         (false, Some(at)) => format!("Nobody had {whom} at {at}."),

@@ -90,9 +90,13 @@ fn to_table(rules: &[AclRuleState]) -> Table {
 fn action(rule: &AclRule) -> String {
     let action = action_text(rule.action());
     let stateful = if rule.stateful { ", stateful" } else { "" };
+    let gateway = match rule.alg.is_empty() {
+        true => String::new(),
+        false => format!(", alg {}", rule.alg),
+    };
     let limit = rule.rate_limit.map(|it| format!(", {}/s", it.packets_per_second));
     let log = if rule.log { ", log" } else { "" };
-    format!("{action}{stateful}{}{log}", limit.unwrap_or_default())
+    format!("{action}{stateful}{gateway}{}{log}", limit.unwrap_or_default())
 }
 
 fn last_hit(unix_s: u64, now: u64) -> String {
@@ -142,6 +146,7 @@ fn rule(state: &AclRuleState) -> Option<Value> {
         "match": conditions_text(rule),
         "action": action_text(rule.action()),
         "stateful": rule.stateful,
+        "alg": (!rule.alg.is_empty()).then_some(&rule.alg),
         "log": rule.log,
         "packets_per_second": rule.rate_limit.map(|it| it.packets_per_second),
         "packets": state.packets,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use stoa_api::acl::protocol_name;
 use stoa_api::text::ip_text;
 use stoa_api::v1::{FlowState, ShowFlowsReply, ShowFlowsRequest};
-use stoa_wire::protocol::has_ports;
+use stoa_wire::protocol::{GRE, has_ports};
 
 use super::flow_filter::FlowFilter;
 use super::{count, duration, flow_summary, number, table, write};
@@ -97,6 +97,17 @@ fn translated(shown: String, translated: String) -> String {
     }
 }
 
+/// The source port of flows whose destination port is a call ID of PPTP.
+const CALL: u32 = 0xffff;
+
+/// The end that receives. A packet of a PPTP call has the call ID of that end in place of a port (RFC 2637 4.1).
+fn receiver(address: &[u8], port: u32, flow: &FlowState) -> String {
+    match flow.protocol == u32::from(GRE) && flow.source_port == CALL {
+        true => format!("{} call ID {port}", ip_text(address)),
+        false => end(address, port, flow.protocol),
+    }
+}
+
 fn source(flow: &FlowState) -> String {
     let of = |address, port| end(address, port, flow.protocol);
     let behind = match flow.translated_source.is_empty() {
@@ -107,7 +118,7 @@ fn source(flow: &FlowState) -> String {
 }
 
 fn destination(flow: &FlowState) -> String {
-    let of = |address, port| end(address, port, flow.protocol);
+    let of = |address, port| receiver(address, port, flow);
     let behind = match flow.translated_destination.is_empty() {
         true => String::new(),
         false => of(&flow.translated_destination, flow.translated_destination_port),
@@ -240,6 +251,15 @@ mod tests {
         assert_eq!(source(&flow), "10.0.0.1:40000 as 203.0.113.17:40112");
         assert_eq!(destination(&flow), "198.51.100.7:443");
         assert_eq!(to_json(&flow)["translated_source_port"], 40_112);
+        let call = FlowState {
+            protocol: u32::from(GRE),
+            source_port: CALL,
+            destination_port: 7,
+            translated_destination: vec![10, 0, 0, 7],
+            translated_destination_port: 9,
+            ..flow
+        };
+        assert_eq!(destination(&call), "198.51.100.7 call ID 7 as 10.0.0.7 call ID 9");
         assert_eq!(end(&[0; 16], 53, 17), "[::]:53");
         assert_eq!(end(&[10, 0, 0, 1], 9, 1), "10.0.0.1");
     }

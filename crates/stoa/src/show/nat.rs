@@ -43,7 +43,7 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         write(&mappings(&reply.mappings), out)?;
     }
     writeln!(out)?;
-    write!(out, "{}{}", summary(&reply), port_control(&reply))?;
+    write!(out, "{}{}{}", gateways(&reply), summary(&reply), port_control(&reply))?;
     Ok(())
 }
 
@@ -250,6 +250,17 @@ fn mappings(mappings: &[NatStaticState]) -> Table {
     table
 }
 
+/// The application level gateways that are on: a line for each policy that has some.
+fn gateways(reply: &ListNatReply) -> String {
+    let policies = reply.policies.iter().filter_map(|it| it.policy.as_ref());
+    let lines = policies.filter(|it| !it.algs.is_empty()).map(|policy| {
+        let algs = policy.algs.iter().map(|it| format!("{} on port {}", it.name, it.port));
+        let algs = algs.collect::<Vec<_>>().join(", ");
+        format!("Gateways of policy {}/{}: {algs}.\n", policy.instance, policy.policy)
+    });
+    lines.collect()
+}
+
 /// What hosts have asked for, if they may.
 fn port_control(reply: &ListNatReply) -> String {
     let Some(it) = &reply.port_control else { return String::new() };
@@ -303,6 +314,7 @@ fn to_json(reply: &ListNatReply) -> Value {
             "pools": texts(&policy.pools), "static_only": policy.static_only,
             "first_port": policy.first_port, "last_port": policy.last_port,
             "mapping": mapping_type(policy), "filtering": filtering_type(policy),
+            "algs": policy.algs.iter().map(|it| json!({ "name": it.name, "port": it.port })).collect::<Vec<_>>(),
             "flows": state.flows, "dynamic_mappings": state.dynamic_mappings,
             "created_flows": state.created_flows,
             "dropped": {
