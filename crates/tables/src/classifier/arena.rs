@@ -1,6 +1,7 @@
 //! The memory that workers read: one arena of cells, and the root of each family's tree.
 
 use core::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use super::layout::{LINE, Word, block_lines};
 use super::pattern::{Family, Pattern};
@@ -12,7 +13,7 @@ use crate::sync::{AtomicU64, zeroed};
 /// stored, and not changed until no reader can reach them any more.
 #[derive(Debug)]
 pub(super) struct Arena {
-    cells: Aligned<AtomicU64>,
+    cells: Arc<Aligned<AtomicU64>>,
     roots: [AtomicU64; 2],
 }
 
@@ -26,8 +27,14 @@ pub(super) struct Item {
 impl Arena {
     /// `None` when the system refuses the address space.
     pub(super) fn new(lines: usize) -> Option<Self> {
-        let cells = Aligned::new(lines * LINE, zeroed)?;
+        let cells = Arc::new(Aligned::new(lines * LINE, zeroed)?);
         Some(Self { cells, roots: [AtomicU64::new(0), AtomicU64::new(0)] })
+    }
+
+    /// The same cells, with roots of their own.
+    pub(super) fn with_roots(&self, roots: [Word; 2]) -> Self {
+        let roots = roots.map(|root| AtomicU64::new(root.0));
+        Self { cells: Arc::clone(&self.cells), roots }
     }
 
     #[inline(always)]

@@ -39,7 +39,7 @@ pub use columns::{
 pub use reader::ClassifierReader;
 pub use recent::{Owner, RecentIp4Keys, RecentIp6Keys, RecentKeys, RelevantBits};
 pub use rule::{FlowState, Fragment, Prefix, Range, Rule, RuleError};
-pub use writer::{Classifier, ClassifierMemory};
+pub use writer::{Classifier, ClassifierMemory, add_relevant_bits};
 
 /// Packets that are looked up together.
 pub const LANES: usize = 64;

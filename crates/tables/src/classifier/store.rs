@@ -3,7 +3,7 @@
 //! A change that fails gives back what it has taken and undoes its counts. One that succeeds releases
 //! what it has replaced: at once if it was not published yet, else after its grace period.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::arena::{Arena, Item};
@@ -27,6 +27,9 @@ pub(super) struct Store {
     /// What was released and is still published.
     replaced: Vec<Run>,
     retired: Retired<Run>,
+    /// Snapshots, oldest first, each with what was replaced between it and the next one: it and earlier ones may
+    /// lead there.
+    snapshots: VecDeque<(Arc<Arena>, Vec<Run>)>,
     /// The change that is being made: what it has taken, released, and counted (with the old counts).
     taken: Vec<Run>,
     released: Vec<Run>,
@@ -42,6 +45,7 @@ impl Store {
             fresh: HashSet::new(),
             replaced: Vec::new(),
             retired: Retired::new(),
+            snapshots: VecDeque::new(),
             taken: Vec::new(),
             released: Vec::new(),
             counted: Vec::new(),
@@ -192,8 +196,37 @@ impl Store {
     pub(super) fn publish(&mut self, roots: [Word; 2]) {
         self.arena.publish(roots);
         self.fresh.clear();
+        let replaced = std::mem::take(&mut self.replaced);
+        match self.snapshots.back_mut() {
+            Some((_, runs)) => runs.extend(replaced),
+            None => self.retire(replaced),
+        }
+        self.forget_snapshots();
+    }
+
+    /// The same, for a reader that sees no later change. What it leads to is kept until it is dropped.
+    pub(super) fn snapshot(&mut self, roots: [Word; 2]) -> Arc<Arena> {
+        self.publish(roots);
+        let arena = Arc::new(self.arena.with_roots(roots));
+        self.snapshots.push_back((Arc::clone(&arena), Vec::new()));
+        arena
+    }
+
+    /// Forgets the oldest snapshots that nobody reads any more.
+    fn forget_snapshots(&mut self) {
+        while let Some((arena, runs)) = self.snapshots.front_mut()
+            && Arc::get_mut(arena).is_some()
+        {
+            let runs = std::mem::take(runs);
+            self.snapshots.pop_front();
+            self.retire(runs);
+        }
+    }
+
+    /// No snapshot leads to these runs any more: readers of what is published may, until their grace period ends.
+    fn retire(&mut self, runs: Vec<Run>) {
         let has_readers = Arc::strong_count(&self.arena) > 1;
-        for (at, lines) in self.replaced.drain(..) {
+        for (at, lines) in runs {
             if has_readers {
                 self.retired.push((at, lines));
             } else {
@@ -222,6 +255,7 @@ impl Reclaim for Store {
     }
 
     fn pending(&self) -> usize {
-        self.replaced.len() + self.retired.len()
+        let of_snapshots = self.snapshots.iter().map(|(_, runs)| runs.len()).sum::<usize>();
+        self.replaced.len() + self.retired.len() + of_snapshots
     }
 }

@@ -249,15 +249,16 @@ impl Classifier {
         self.store.publish(self.roots);
     }
 
+    /// The same, and a reader that sees the rules of this moment for ever. What later changes replace is used again
+    /// after the reader and all earlier ones were dropped, at the publication or snapshot that follows.
+    pub fn snapshot(&mut self) -> ClassifierReader {
+        ClassifierReader::new(self.store.snapshot(self.roots))
+    }
+
     /// The bits of IPv4 and of IPv6 keys that some rule looks at: keys that differ in others only meet the same rule.
     pub fn relevant_bits(&self) -> [RelevantBits; 2] {
         let mut all = [RelevantBits::default(); 2];
-        for stored in self.rules.values() {
-            let is_in = stored.rule.families();
-            for (number, family) in FAMILIES.into_iter().enumerate().filter(|(at, _)| is_in[*at]) {
-                Pattern::of(&stored.rule, family).add_relevant_bits(family, &mut all[number]);
-            }
-        }
+        self.rules.values().for_each(|stored| add_relevant_bits(&stored.rule, &mut all));
         all
     }
 
@@ -289,6 +290,14 @@ impl Reclaim for Classifier {
 
     fn pending(&self) -> usize {
         self.store.pending()
+    }
+}
+
+/// Adds the bits of IPv4 and of IPv6 keys that a rule looks at.
+pub fn add_relevant_bits(rule: &Rule, all: &mut [RelevantBits; 2]) {
+    let is_in = rule.families();
+    for (number, family) in FAMILIES.into_iter().enumerate().filter(|(at, _)| is_in[*at]) {
+        Pattern::of(rule, family).add_relevant_bits(family, &mut all[number]);
     }
 }
 
