@@ -78,7 +78,7 @@ impl EndColumns {
         (classifier, place): (&Classifier, Place),
         vector: &Vector,
     ) {
-        if classifier.reads_interfaces {
+        if classifier.traits.reads_interfaces {
             self.read_all(attributes, place, vector);
         }
     }
@@ -107,7 +107,7 @@ impl EndColumns {
         keys: &mut F::Keys,
         lanes: &[u8],
     ) {
-        if classifier.reads_interfaces {
+        if classifier.traits.reads_interfaces {
             self.load_all::<F>(keys, lanes);
         }
     }

@@ -16,6 +16,7 @@ mod node;
 mod place;
 mod refusal;
 pub mod reset;
+mod rules;
 mod stateful;
 pub(crate) use stateful::Reading;
 pub mod zones;
@@ -25,10 +26,13 @@ pub(crate) use flow_keys::flow_vrf;
 pub use limit::RuleLimit;
 pub(crate) use node::argument_of;
 pub use node::{EDGES4, EDGES6, make_input4, make_input6, make_output4, make_output6};
+pub use rules::EntryRules;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use stoa_tables::classifier::{ClassifierReader, NO_RULE, Owner, RelevantBits};
+use stoa_tables::classifier::add_relevant_bits;
+use stoa_tables::classifier::{self, ClassifierReader, NO_RULE, Owner, RelevantBits};
 
 use crate::flow::alg::Alg;
 use crate::flow::tracker::Admission;
@@ -119,16 +123,29 @@ pub struct Classifier {
     pub reader: ClassifierReader,
     /// The bits of keys that some entry looks at, of IPv4 and IPv6.
     relevant: [RelevantBits; 2],
-    /// The rules of the entries.
-    pub rules: Vec<Rule>,
+    /// The rules of the entries, those among them that a change has removed.
+    pub rules: EntryRules,
     /// What most packets need of them, by entry.
     outcomes: Box<[Outcome]>,
-    /// Whether some of them have a log.
-    pub is_logged: bool,
-    /// Whether some of them look at interfaces or VLANs.
-    pub reads_interfaces: bool,
+    /// How many entries there are, without those that a change has removed.
+    pub entries: usize,
+    /// What some of the rules do.
+    pub traits: Traits,
     /// Counters of packets that match none of them.
     pub unmatched: Arc<Hits>,
+}
+
+/// What some of the rules of a classifier do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// They have a log.
+    pub is_logged: bool,
+    /// They look at interfaces or VLANs.
+    pub reads_interfaces: bool,
+    /// They are stateful.
+    pub is_stateful: bool,
+    /// They name application level gateways.
+    pub has_algs: bool,
 }
 
 /// The entries of a classifier.
@@ -171,20 +188,54 @@ impl Classifier {
     pub fn new(
         id: u32,
         (tree, rules): (Tree, Vec<Rule>),
-        reads_interfaces: bool,
+        traits: Traits,
         unmatched: Arc<Hits>,
     ) -> Self {
-        let is_logged = rules.iter().any(|rule| rule.log.is_some());
-        let outcomes = rules.iter().map(Outcome::of).collect();
+        let outcomes: Box<[Outcome]> = rules.iter().map(Outcome::of).collect();
         let Tree { reader, relevant } = tree;
-        Self { id, reader, relevant, rules, outcomes, is_logged, reads_interfaces, unmatched }
+        let (entries, rules) = (rules.len(), rules.into());
+        Self { id, reader, relevant, rules, outcomes, entries, traits, unmatched }
+    }
+
+    /// The classifier after a change, with this number and tree: without the entries `removed`, and with others of the
+    /// rules `added` behind the last one. What the tree does not lead to any more keeps no rule.
+    pub fn changed(
+        &self,
+        (id, reader): (u32, ClassifierReader),
+        (removed, added): (&[Range<u32>], Vec<(classifier::Rule, Rule)>),
+        traits: Traits,
+    ) -> Self {
+        let (mut rules, mut relevant) = (self.rules.clone(), self.relevant);
+        let (unmatched, entries) = (self.unmatched.clone(), self.entries + added.len());
+        // A bit that only removed entries look at stays: it costs some results, and is never wrong.
+        added.iter().for_each(|(entry, _)| add_relevant_bits(entry, &mut relevant));
+        let new = added.iter().map(|(_, rule)| Outcome::of(rule));
+        let mut outcomes: Vec<Outcome> = Vec::with_capacity(self.outcomes.len() + added.len());
+        outcomes.extend(self.outcomes.iter().copied().chain(new));
+        rules.extend(added.into_iter().map(|(_, rule)| rule));
+        let none = Rule {
+            action: Action::Drop,
+            tracks: None,
+            limit: None,
+            log: None,
+            hits: unmatched.clone(),
+        };
+        for entry in removed.iter().cloned().flatten().map(|entry| entry as usize) {
+            rules.replace(entry, none.clone());
+            if let Some(outcome) = outcomes.get_mut(entry) {
+                *outcome = Outcome::of(&none);
+            }
+        }
+        let entries = entries - removed.iter().map(ExactSizeIterator::len).sum::<usize>();
+        let outcomes = outcomes.into();
+        Self { id, reader, relevant, rules, outcomes, entries, traits, unmatched }
     }
 
     /// Whose results a node keeps of a family.
     #[inline(always)]
     fn owner<F: Family>(&self) -> Owner<'_> {
         let relevant = &self.relevant[usize::from(!F::IS_IP4)];
-        Owner { number: self.id, relevant, rules: self.rules.len() }
+        Owner { number: self.id, relevant, rules: self.entries }
     }
 
     /// The counters of an entry, or those of no entry ([`NO_RULE`]); `None`: of neither.

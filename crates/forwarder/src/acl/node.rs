@@ -214,7 +214,7 @@ impl<F: Family> AclNode<F> {
         }
         let hits = shared.hits.of_worker(self.worker);
         count(classifier, (&self.lanes, found), vector, (hits, cx.now));
-        if classifier.is_logged {
+        if classifier.traits.is_logged {
             let of = (&self.lanes[..], &found[..]);
             report::<F>((shared, classifier), of, vector, (cx, place, id), &self.tracking);
         }

@@ -35,7 +35,7 @@ fn classifiers_are_found_by_id() {
     let hits = HitTable::new(1, 8).unwrap();
     let one = |id: u32| {
         let unmatched = Arc::new(Hits::new(&hits));
-        Arc::new(Classifier::new(id, (tree.clone(), Vec::new()), false, unmatched))
+        Arc::new(Classifier::new(id, (tree.clone(), Vec::new()), Traits::default(), unmatched))
     };
     let all = AccessLists::of(vec![one(7), one(3), one(9)], None);
     for id in 0..12 {

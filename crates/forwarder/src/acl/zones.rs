@@ -237,8 +237,8 @@ impl<F: Family> AclNode<F> {
 mod tests {
     use stoa_tables::classifier::{Classifier as Writer, ClassifierCapacity};
 
-    use super::super::Tree;
     use super::super::hits::HitTable;
+    use super::super::{Traits, Tree};
     use super::*;
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
         let tree = Tree { reader: writer.reader(), relevant: writer.relevant_bits() };
         let hits = HitTable::new(1, 8).unwrap();
         let unmatched = || Arc::new(Hits::new(&hits));
-        let empty = Classifier::new(1, (tree, Vec::new()), false, unmatched());
+        let empty = Classifier::new(1, (tree, Vec::new()), Traits::default(), unmatched());
         let empty = Arc::new(empty);
         let pair =
             |id: u32| Pair { id, four: empty.clone(), six: empty.clone(), unmatched: unmatched() };

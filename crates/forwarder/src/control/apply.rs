@@ -3,6 +3,7 @@
 
 mod fixed;
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -224,7 +225,12 @@ impl Forwarder {
         }
         state.begin_slices();
         let inverse = held.exchange(change, &mut |items| state.pause(items));
-        held.check(&inverse, &mut errors, &mut |items| state.pause(items));
+        let in_row = match self.is_incomplete {
+            false => state.capabilities.acl.lists_in_row(&inverse.acl_rules, held.desired()),
+            true => BTreeSet::new(),
+        };
+        held.check((&inverse, &in_row), &mut errors, &mut |items| state.pause(items));
+        drop(in_row);
         if !errors.0.is_empty() {
             held.exchange(inverse, &mut |items| state.pause(items));
             state.end_slices();

@@ -115,7 +115,7 @@ impl Limits {
             let reason = format!("{rules} rules are more than {}", crate::acl::RULES);
             return Err(("access lists".to_owned(), TableFull::of(Table::AclRules, reason)));
         }
-        let values: usize = desired.acl_rules.values().map(|it| it.rule.values()).sum();
+        let values = held.references().acl_values();
         if values > VALUES {
             let reason = format!("{values} values of the sets of rules are more than {VALUES}");
             return Err(("access lists".to_owned(), TableFull::of(Table::AclRules, reason)));

@@ -18,10 +18,11 @@ use crate::vrrp::{VRID, virtual4};
 /// Entries that a thread of its own compiles.
 const MANY: u16 = 150;
 
-/// Adds a list that accepts UDP to port 53 and to many others, `last` among them.
+/// Adds a list that accepts UDP to port 53 and to many others, the last ones from `last` on: they are so many that a
+/// change of them has the list compiled anew.
 fn large(setup: Setup, acl: &str, last: u16) -> Setup {
     let names: Vec<String> = (0..MANY).map(|at| format!("r{at}")).collect();
-    let port = |at: u16| if at + 1 == MANY { last } else { 53 + at };
+    let port = |at: u16| if at + 30 >= MANY { last + at } else { 53 + at };
     let rules: Vec<(&str, RuleOfList)> = (0..)
         .zip(&names)
         .map(|(at, name)| (name.as_str(), to_port(port(at), Action::Accept)))

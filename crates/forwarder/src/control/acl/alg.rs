@@ -14,8 +14,8 @@ impl ForwarderState {
     /// # Errors
     /// The system has no memory for them.
     pub(super) fn prepare_algs(&self, has_nat_algs: bool) -> Result<(), ApplyError> {
-        let mut rules = self.capabilities.acl.new_lists.values().flatten();
-        let is_named = has_nat_algs || rules.any(|it| it.rule.rule.alg.is_some());
+        let mut lists = self.capabilities.acl.new_lists.values();
+        let is_named = has_nat_algs || lists.any(|new| new.list.sums().has_algs());
         if is_named && !self.shared.flows.prepare_algs() {
             let fix = "Lower the limits of flows, or remove the gateways of rules and policies.";
             return Err(ApplyError::one("access lists", "no memory for gateways", fix));

@@ -208,7 +208,8 @@ impl ForwarderState {
             return Some(AclDecision::of_text(text));
         }
         let hits = &classifier.rules.get(entry as usize)?.hits;
-        let mut rules = set.lists.iter().filter_map(|list| acls.lists.get(list)).flatten();
+        let rules = set.lists.iter().filter_map(|list| acls.lists.get(list));
+        let mut rules = rules.flat_map(|list| list.iter());
         rules.find(|rule| Arc::ptr_eq(&rule.hits, hits)).map(|rule| AclDecision::of_rule(&rule.key))
     }
 

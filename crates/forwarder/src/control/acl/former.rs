@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Installed;
+use super::list::List;
 
 /// Finds rules of a former list by name. Most changes keep the order of rules: then each is behind the one that was
 /// found last, and nothing is hashed.
 pub(super) struct Former<'a> {
-    rules: &'a [Arc<Installed>],
+    rules: Vec<&'a Arc<Installed>>,
     /// Where the next rule is expected.
     next: usize,
     /// Places by name, once a rule was not where it was expected.
@@ -16,23 +17,22 @@ pub(super) struct Former<'a> {
 }
 
 impl<'a> Former<'a> {
-    /// Of these rules, whose names differ.
-    pub(super) fn of(rules: &'a [Arc<Installed>]) -> Self {
-        Self { rules, next: 0, places: None }
+    /// Of this list; `None`: there was none.
+    pub(super) fn of(list: Option<&'a List>) -> Self {
+        Self { rules: list.into_iter().flat_map(List::iter).collect(), next: 0, places: None }
     }
 
     /// The rule of this name, if there was one.
     pub(super) fn take(&mut self, name: &str) -> Option<&'a Arc<Installed>> {
-        let rules = self.rules;
-        let is_next = |at: usize| rules.get(at).is_some_and(|it| it.key.1 == name);
+        let is_next = |at: usize| self.rules.get(at).is_some_and(|it| it.key.1 == name);
         let place = if is_next(self.next) { Some(self.next) } else { self.place(name) };
         self.next = place.map_or(self.next, |place| place + 1);
-        rules.get(place?)
+        self.rules.get(place?).copied()
     }
 
     #[cold]
     fn place(&mut self, name: &str) -> Option<usize> {
-        let rules = self.rules;
+        let rules = &self.rules;
         let places = self.places.get_or_insert_with(|| {
             let mut places = HashMap::with_capacity(rules.len());
             places.extend(rules.iter().zip(0..).map(|(it, place)| (it.key.1.as_str(), place)));
@@ -67,9 +67,9 @@ mod tests {
                 log: None,
             })
         };
-        let rules: Vec<Arc<Installed>> = ["a", "b", "c", "d"].map(installed).into();
+        let list = List::new(["a", "b", "c", "d"].map(installed).into());
         let found = |names: &str| -> String {
-            let mut former = Former::of(&rules);
+            let mut former = Former::of(Some(&list));
             let found = names.split(' ').map(|name| former.take(name));
             found.map(|it| it.map_or("-", |it| it.key.1.as_str())).collect()
         };
@@ -77,6 +77,6 @@ mod tests {
         assert_eq!(found("a new b c d"), "a-bcd");
         assert_eq!(found("a c d"), "acd");
         assert_eq!(found("d c new b a"), "dc-ba");
-        assert!(Former::of(&[]).take("a").is_none());
+        assert!(Former::of(None).take("a").is_none());
     }
 }

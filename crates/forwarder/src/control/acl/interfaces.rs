@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use stoa_api::v1;
 
-use super::Installed;
+use super::list::List;
 use crate::acl::interfaces::{number_of, vlan_of, word};
 use crate::control::desired::{Interface, RuleOfList};
 use crate::control::forwarder_state::ForwarderState;
@@ -53,8 +53,8 @@ fn vlan(interface: &Interface) -> u16 {
     interface.tags.first().map_or(0, |(_, id)| *id)
 }
 
-fn names<'a>(lists: impl Iterator<Item = &'a Vec<Arc<Installed>>>) -> BTreeSet<&'a String> {
-    lists.flatten().flat_map(|it| it.rule.rule.interfaces()).collect()
+fn names<'a>(lists: impl Iterator<Item = &'a Arc<List>>) -> BTreeSet<&'a String> {
+    lists.flat_map(|list| list.sums().interfaces()).collect()
 }
 
 impl ForwarderState {
@@ -62,7 +62,8 @@ impl ForwarderState {
     pub(super) fn number_interfaces(&mut self) {
         self.free_numbers();
         let acls = &mut self.capabilities.acl;
-        let named: Vec<String> = names(acls.new_lists.values()).into_iter().cloned().collect();
+        let lists = acls.new_lists.values().map(|new| &new.list);
+        let named: Vec<String> = names(lists).into_iter().cloned().collect();
         for name in named {
             self.capabilities.acl.interfaces.add(&name);
             // Also if it is known: an audit has the rule written again.
@@ -78,9 +79,8 @@ impl ForwarderState {
             return;
         }
         let acls = &self.capabilities.acl;
-        let named = names(
-            [&acls.lists, &acls.new_lists, &acls.replaced].into_iter().flat_map(BTreeMap::values),
-        );
+        let known = acls.lists.values().chain(acls.replaced.values());
+        let named = names(known.chain(acls.new_lists.values().map(|new| &new.list)));
         let free = acls.interfaces.numbers.keys().filter(|name| !named.contains(*name));
         let free: Vec<String> = free.cloned().collect();
         for name in free {

@@ -112,10 +112,11 @@ impl ForwarderState {
         let mut lost: HashSet<*const Hits> = HashSet::new();
         for (set, compiled) in &acls.sets {
             let family = if set.is_ip4 { 4 } else { 6 };
-            let expected = set.lists.iter().filter_map(|acl| acls.lists.get(acl)).flatten();
+            let expected = set.lists.iter().filter_map(|acl| acls.lists.get(acl));
+            let expected = expected.flat_map(|list| list.iter());
             let expected = expected.filter(|it| it.rule.rule.is_of(family));
             let mut entries: HashMap<*const Hits, usize> = HashMap::new();
-            for rule in &compiled.rules {
+            for rule in compiled.rules.iter() {
                 *entries.entry(Arc::as_ptr(&rule.hits)).or_default() += 1;
             }
             let in_force = |it: &Arc<Hits>| entries.get(&Arc::as_ptr(it)).copied().unwrap_or(0);
@@ -126,7 +127,7 @@ impl ForwarderState {
             let missing = expected.filter(is_missing);
             lost.extend(missing.map(|it| Arc::as_ptr(&it.hits)));
         }
-        for installed in acls.lists.values().flatten() {
+        for installed in acls.lists.values().flat_map(|list| list.iter()) {
             if !lost.contains(&Arc::as_ptr(&installed.hits)) {
                 audit::acl_rule(tally, message::acl_rule(&installed.key, &installed.rule));
             }
@@ -138,10 +139,11 @@ impl ForwarderState {
     pub(in crate::control) fn lose_last_acl_rules(&mut self) {
         let acls = &mut self.capabilities.acl;
         for compiled in acls.sets.values_mut() {
-            let rules = compiled.rules[..compiled.rules.len().saturating_sub(1)].to_vec();
+            let mut rules: Vec<_> = compiled.rules.iter().cloned().collect();
+            rules.pop();
             let (tree, unmatched) = (compiled.tree(), compiled.unmatched.clone());
-            let (id, reads_interfaces) = (compiled.id, compiled.reads_interfaces);
-            *compiled = Arc::new(Classifier::new(id, (tree, rules), reads_interfaces, unmatched));
+            let (id, traits) = (compiled.id, compiled.traits);
+            *compiled = Arc::new(Classifier::new(id, (tree, rules), traits, unmatched));
         }
         let published = acls.published();
         self.shared.acls.publish(published, &mut self.graveyard);

@@ -115,8 +115,8 @@ impl ForwarderState {
         if records.is_empty() {
             return (Vec::new(), lost);
         }
-        let rules: HashMap<u32, &Installed> =
-            acls.lists.values().flatten().map(|it| (it.number, &**it)).collect();
+        let rules = acls.lists.values().flat_map(|list| list.iter());
+        let rules: HashMap<u32, &Installed> = rules.map(|it| (it.number, &**it)).collect();
         if self.capabilities.ipfix.has_denials() {
             let is_refusing = |it: &&Record| {
                 rules.get(&it.rule).is_some_and(|rule| rule.rule.rule.action != Action::Accept)

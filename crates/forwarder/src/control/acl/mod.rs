@@ -11,11 +11,16 @@ mod compile;
 mod decision;
 mod former;
 mod interfaces;
+mod list;
 mod listing;
 mod log;
+mod order;
 mod profiles;
+mod reading;
 mod room;
 mod stateful;
+mod sums;
+mod writer;
 mod zones;
 
 pub(super) use listing::RowPosition;
@@ -24,11 +29,13 @@ pub use log::Logged;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use former::Former;
+use list::List;
+use reading::NewList;
+use writer::SetWriter;
 
 use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
-use super::desired::{AclRule, AclRuleKey, AclSets, DesiredState, NatAlgs};
+use super::desired::{AclRule, AclRuleKey, AclSets, NatAlgs};
 use super::forwarder_state::ForwarderState;
 use crate::acl::hits::{HitTable, Hits};
 use crate::acl::log::RuleLog;
@@ -75,19 +82,21 @@ struct Installed {
 /// The access lists in force.
 #[derive(Default)]
 pub(super) struct AccessListState {
-    /// The rules of each list in their order. A change of one rule copies references to the others.
-    lists: BTreeMap<String, Vec<Arc<Installed>>>,
+    /// The rules of each list.
+    lists: BTreeMap<String, Arc<List>>,
     /// The lists that the change has replaced, until it cannot fail any more: their rules get their counters back if it
     /// is taken back.
-    replaced: BTreeMap<String, Vec<Arc<Installed>>>,
+    replaced: BTreeMap<String, Arc<List>>,
     /// The classifiers that interfaces have.
     sets: BTreeMap<Set, Arc<Classifier>>,
     /// The lists of the change that is being applied.
-    new_lists: BTreeMap<String, Vec<Arc<Installed>>>,
+    new_lists: BTreeMap<String, NewList>,
     /// Its classifiers, and those of a refused change that is being taken back. All are published.
     new_sets: HashMap<Set, Arc<Classifier>>,
     /// Classifiers of a refused change that others of the same lists replace. Interfaces may name them until `apply`.
     withdrawn: Vec<Arc<Classifier>>,
+    /// The writers of large ones of these classifiers.
+    writers: HashMap<Set, SetWriter>,
     /// The tree of all lists without rules.
     empty: Option<Tree>,
     /// The sets of each interface that has some.
@@ -167,7 +176,7 @@ impl Capability for AccessListState {
 impl AccessListState {
     /// The number of rules of all lists.
     pub(super) fn rules(&self) -> usize {
-        self.lists.values().map(Vec::len).sum()
+        self.lists.values().map(|list| list.len()).sum()
     }
 
     /// The counters of packets that match no rule of a set: those that it has, or new ones.
@@ -178,16 +187,18 @@ impl AccessListState {
 
     /// The number of entries of all classifiers.
     pub(super) fn compiled(&self) -> usize {
-        self.sets.values().map(|it| room::of_set(it.rules.len())).sum()
+        self.sets.values().map(|it| room::of_set(it.entries)).sum()
     }
 
     /// The keys of all rules.
     pub(super) fn keys(&self) -> impl Iterator<Item = AclRuleKey> {
-        self.lists.values().flatten().map(|it| it.key.clone())
+        self.lists.values().flat_map(|list| list.iter()).map(|it| it.key.clone())
     }
 
-    fn list(&self, name: &str) -> &[Arc<Installed>] {
-        self.new_lists.get(name).or_else(|| self.lists.get(name)).map_or(&[], Vec::as_slice)
+    /// A list as it is after the change; `None`: it has no rules.
+    fn list(&self, name: &str) -> Option<&Arc<List>> {
+        let new = self.new_lists.get(name).map(|new| &new.list);
+        new.or_else(|| self.lists.get(name))
     }
 
     /// The id of the classifier of these lists; 0: none.
@@ -203,8 +214,8 @@ impl AccessListState {
     fn published(&mut self) -> AccessLists {
         let zones = self.publish_zones();
         let all = self.sets.values().chain(self.new_sets.values()).chain(&self.withdrawn);
-        let is_stateful = all.clone().any(|it| stateful::is_stateful(it));
-        self.reads_interfaces = all.clone().any(|it| it.reads_interfaces);
+        let is_stateful = all.clone().any(|it| it.traits.is_stateful);
+        self.reads_interfaces = all.clone().any(|it| it.traits.reads_interfaces);
         let is_listed = all.clone().next().is_some();
         let policy = Policy {
             epoch: self.epoch,
@@ -212,49 +223,10 @@ impl AccessListState {
             is_stateful,
             has_nat: self.has_nat,
             is_bare: !is_listed && !self.zones.has_features(),
-            has_algs: !self.nat_algs.is_empty() || all.clone().any(|it| stateful::has_algs(it)),
+            has_algs: !self.nat_algs.is_empty() || all.clone().any(|it| it.traits.has_algs),
         };
         let policy = (is_stateful || self.has_nat).then_some(policy);
         AccessLists::of(all.cloned().collect(), policy).with_zones(zones)
-    }
-
-    /// Reads the lists that a change touches in their new order. A rule that stays as it is keeps its counters,
-    /// wherever it is in its list; one that comes back because the change was refused, too.
-    fn read_lists(
-        &mut self,
-        touched: &BTreeSet<&String>,
-        desired: &DesiredState,
-        table: &Arc<HitTable>,
-    ) {
-        self.new_lists.clear();
-        for acl in touched {
-            let former = [&self.replaced, &self.lists].map(|lists| lists.get(*acl));
-            let mut former = former.map(|list| Former::of(list.map_or(&[], Vec::as_slice)));
-            let last_rule = &mut self.last_rule;
-            let installed = |(name, rule): (&String, &AclRule)| {
-                let same = former.iter_mut().filter_map(|list| list.take(name));
-                let mut same = same.filter(|it| it.rule.rule == rule.rule);
-                let kept = same.next();
-                let stays = |it: &&Arc<Installed>| {
-                    (&it.rule.after, &it.rule.sets) == (&rule.after, &rule.sets)
-                };
-                if let Some(kept) = kept.filter(stays) {
-                    return Arc::clone(kept);
-                }
-                if let Some(kept) = kept {
-                    return Arc::new(Installed { rule: rule.clone(), ..Installed::clone(kept) });
-                }
-                *last_rule = (*last_rule + 1) % RULE_NUMBERS;
-                let limit = rule.rule.rate_limit.map(|(rate, burst)| RuleLimit::new(rate, burst));
-                let (hits, limit) = (Arc::new(Hits::new(table)), limit.map(Arc::new));
-                let (rule, number) = (rule.clone(), *last_rule);
-                let log = rule.rule.is_logged.then(|| Arc::new(RuleLog::new(number)));
-                let key = ((*acl).clone(), name.clone());
-                Arc::new(Installed { key, rule, hits, number, profile: 0, limit, log })
-            };
-            let list = desired.acl_rules_of(acl).into_iter().map(installed).collect();
-            self.new_lists.insert((*acl).clone(), list);
-        }
     }
 }
 
@@ -263,8 +235,8 @@ impl ForwarderState {
     fn prepare_acls(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
         let (desired, touched) = (step.desired(), step.touched);
         let lists: BTreeSet<&String> = touched.acl_rules.keys().map(|(acl, _)| acl).collect();
-        self.capabilities.acl.read_lists(&lists, desired, &self.shared.hits);
-        self.capabilities.acl.number_profiles(&self.shared.flows)?;
+        let shared = (&self.shared.hits, &*self.shared.flows);
+        self.capabilities.acl.read_lists(&touched.acl_rules, desired, shared)?;
         self.prepare_algs(step.desired().nat.has_algs())?;
         self.number_interfaces();
         let has_zones = self.prepare_zones(step);
@@ -312,7 +284,7 @@ impl ForwarderState {
     /// Has interfaces use the new classifiers, and withdraws those that no interface uses any more.
     fn apply_acls(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
         let acls = &mut self.capabilities.acl;
-        for (name, list) in std::mem::take(&mut acls.new_lists) {
+        for (name, NewList { list, .. }) in std::mem::take(&mut acls.new_lists) {
             let former = match list.is_empty() {
                 true => acls.lists.remove(&name),
                 false => acls.lists.insert(name.clone(), list),
@@ -334,7 +306,7 @@ impl ForwarderState {
         let is_nat_changed = std::mem::replace(&mut acls.has_nat, has_nat) != has_nat;
         let mut is_any = is_changed || !acls.withdrawn.is_empty() || is_nat_changed;
         acls.sets.extend(new.drain());
-        if acls.sets.values().any(|it| stateful::is_stateful(it)) {
+        if acls.sets.values().any(|it| it.traits.is_stateful) {
             // Before lists apply: the tracker sees both directions of each flow.
             acls.has_stateful_rules = true;
             let has_outputs = self.capabilities.acl.has_outputs;
@@ -377,6 +349,7 @@ impl ForwarderState {
         let used: HashSet<&Set> =
             acls.attached.values().flatten().chain(acls.zones.sets()).collect();
         acls.sets.retain(|set, _| used.contains(set));
+        acls.writers.retain(|set, _| acls.sets.contains_key(set));
         acls.withdrawn.clear();
         acls.epoch = acls.epoch.wrapping_add((is_changed || is_stale).into());
         let (published, has_outputs) = (acls.published(), acls.decides_outputs());

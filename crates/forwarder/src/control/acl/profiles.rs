@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use stoa_api::v1;
 
-use super::AccessListState;
+use super::list::List;
 use crate::control::apply::ApplyError;
 use crate::flow::flows::Flows;
-use crate::flow::profiles::PROFILES;
+use crate::flow::profiles::{PROFILES, Profile};
 
 /// More profiles than there are numbers.
 fn too_many() -> ApplyError {
@@ -20,32 +20,39 @@ fn too_many() -> ApplyError {
     ApplyError { errors: vec![error], is_full: true }
 }
 
-impl AccessListState {
-    /// Numbers the profiles of the lists of a change, and has workers know new ones. A number that a rule in force has
-    /// keeps its profile. One that no rule has any more is used again; a flow that still has it takes the new profile
-    /// until its rule is judged anew.
-    pub(super) fn number_profiles(&mut self, flows: &Flows) -> Result<(), ApplyError> {
+/// The numbers of profiles during a change. A number that a rule in force has keeps its profile. One that no rule has
+/// any more is used again; a flow that still has it takes the new profile until its rule is judged anew.
+pub(super) struct ProfileNumbers<'a> {
+    flows: &'a Flows,
+    is_used: [bool; PROFILES],
+}
+
+impl<'a> ProfileNumbers<'a> {
+    /// While these lists are in force, or get back in force if the change is taken back.
+    pub(super) fn of<'l>(flows: &'a Flows, lists: impl Iterator<Item = &'l Arc<List>>) -> Self {
         let mut is_used = [false; PROFILES];
         is_used[0] = true;
-        for installed in self.lists.values().chain(self.replaced.values()).flatten() {
-            is_used[usize::from(installed.profile) % PROFILES] = true;
-        }
-        for installed in self.new_lists.values_mut().flatten() {
-            let Some(wanted) = &installed.rule.rule.flow_profile else { continue };
-            let profile = |number: &usize| flows.profiles().get(*number as u8);
-            let has = |number: &usize| is_used[*number] && profile(number) == *wanted;
-            let known = (0..PROFILES).find(has);
-            let number = known.or_else(|| (0..PROFILES).find(|number| !is_used[*number]));
-            let number = number.ok_or_else(too_many)?;
-            if known.is_none() {
-                flows.profiles().set(number as u8, wanted);
-            }
-            is_used[number] = true;
-            if usize::from(installed.profile) != number {
-                Arc::make_mut(installed).profile = number as u8;
+        for list in lists {
+            for (number, is_used) in is_used.iter_mut().enumerate() {
+                *is_used |= list.sums().has_profile(number);
             }
         }
-        Ok(())
+        Self { flows, is_used }
+    }
+
+    /// The number of the profile of a rule, which workers know then. 0: it has none.
+    pub(super) fn number(&mut self, wanted: Option<&Profile>) -> Result<u8, ApplyError> {
+        let Some(wanted) = wanted else { return Ok(0) };
+        let profiles = self.flows.profiles();
+        let has = |number: &usize| self.is_used[*number] && profiles.get(*number as u8) == *wanted;
+        let known = (0..PROFILES).find(has);
+        let number = known.or_else(|| (0..PROFILES).find(|number| !self.is_used[*number]));
+        let number = number.ok_or_else(too_many)?;
+        if known.is_none() {
+            profiles.set(number as u8, wanted);
+        }
+        self.is_used[number] = true;
+        Ok(number as u8)
     }
 }
 
@@ -59,7 +66,6 @@ mod tests {
     use crate::acl::Action;
     use crate::acl::hits::{HitTable, Hits};
     use crate::control::desired::{AclRule, RuleOfList};
-    use crate::flow::profiles::Profile;
     use crate::flow::timeouts::Class;
 
     fn profile(seconds: u32) -> Profile {
@@ -68,23 +74,22 @@ mod tests {
         profile
     }
 
-    fn list(profiles: impl Iterator<Item = Profile>) -> Vec<Arc<Installed>> {
-        let rule = |profile| RuleOfList {
-            is_stateful: true,
-            flow_profile: Some(profile),
-            ..RuleOfList::all(Action::Accept)
+    /// A list of rules that have profiles with these numbers.
+    fn list(numbers: &[u8]) -> Arc<List> {
+        let hits = HitTable::new(1, 32).unwrap();
+        let installed = |profile: &u8| {
+            let rule = RuleOfList::all(Action::Accept);
+            Arc::new(Installed {
+                key: ("edge".to_owned(), profile.to_string()),
+                rule: AclRule { after: String::new(), sets: None, rule },
+                hits: Arc::new(Hits::new(&hits)),
+                number: 1,
+                profile: *profile,
+                limit: None,
+                log: None,
+            })
         };
-        let hits = HitTable::new(1, 8).unwrap();
-        let installed = |profile| Installed {
-            key: ("edge".to_owned(), "rule".to_owned()),
-            rule: AclRule { after: String::new(), sets: None, rule: rule(profile) },
-            hits: Arc::new(Hits::new(&hits)),
-            number: 1,
-            profile: 0,
-            limit: None,
-            log: None,
-        };
-        profiles.map(installed).map(Arc::new).collect()
+        Arc::new(List::new(numbers.iter().map(installed).collect()))
     }
 
     #[test]
@@ -97,24 +102,22 @@ mod tests {
             &quiescence,
         )
         .unwrap();
-        let mut state = AccessListState::default();
-        let numbers = |state: &AccessListState| {
-            state.new_lists["new"].iter().map(|it| it.profile).collect::<Vec<_>>()
+        let numbers = |lists: &[Arc<List>], profiles: &[u32]| -> Result<Vec<u8>, ApplyError> {
+            let mut numbers = ProfileNumbers::of(&flows, lists.iter());
+            profiles.iter().map(|seconds| numbers.number(Some(&profile(*seconds)))).collect()
         };
-        state.new_lists.insert("new".to_owned(), list([5, 60, 6, 5].map(profile).into_iter()));
-        assert!(state.number_profiles(&flows).is_ok());
-        assert_eq!(numbers(&state), [1, 0, 2, 1], "60 seconds are the default");
+        let first = numbers(&[], &[5, 60, 6, 5]).unwrap();
+        assert_eq!(first, [1, 0, 2, 1], "60 seconds are the default");
         assert_eq!(flows.profiles().get(2), profile(6));
-        state.lists.insert("old".to_owned(), state.new_lists["new"].clone());
-        state.new_lists.insert("new".to_owned(), list((6..20).map(profile)));
-        assert!(state.number_profiles(&flows).is_ok());
-        assert_eq!(numbers(&state), (2..16).collect::<Vec<_>>());
-        state.new_lists.insert("new".to_owned(), list((6..21).map(profile)));
-        let refused = state.number_profiles(&flows).unwrap_err();
+        let old = [list(&first)];
+        let others: Vec<u32> = (6..20).collect();
+        assert_eq!(numbers(&old, &others).unwrap(), (2..16).collect::<Vec<_>>());
+        let others: Vec<u32> = (6..21).collect();
+        let refused = numbers(&old, &others).unwrap_err();
         assert!(refused.errors[0].cause.contains("15 different"), "{:?}", refused.errors);
-        state.lists.clear();
-        state.new_lists.insert("new".to_owned(), list([30].map(profile).into_iter()));
-        assert!(state.number_profiles(&flows).is_ok());
-        assert_eq!((numbers(&state), flows.profiles().get(1)), (vec![1], profile(30)));
+        assert_eq!(numbers(&[], &[30]).unwrap(), [1]);
+        assert_eq!(flows.profiles().get(1), profile(30));
+        let mut none = ProfileNumbers::of(&flows, old.iter());
+        assert_eq!(none.number(None).unwrap(), 0);
     }
 }

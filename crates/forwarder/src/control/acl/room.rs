@@ -1,11 +1,11 @@
 //! How many entries classifiers have together, and whether there is room for those that a change needs.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use super::Set;
 use crate::acl::COMPILED;
 use crate::control::apply::ApplyError;
-use crate::control::desired::{AclRuleKey, RuleOfList};
+use crate::control::desired::AclRuleKey;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::limits::Table;
 
@@ -19,16 +19,11 @@ impl ForwarderState {
     pub(super) fn check_acl_room(&mut self, needed: &HashSet<Set>) -> Result<(), ApplyError> {
         let acls = &self.capabilities.acl;
         let stays = acls.sets.iter().filter(|(set, _)| !needed.contains(*set));
-        let mut all: usize = stays.map(|(_, it)| of_set(it.rules.len())).sum();
-        // Each list is counted once, in however many sets it is.
-        let mut counts: HashMap<(bool, &String), usize> = HashMap::new();
+        let mut all: usize = stays.map(|(_, it)| of_set(it.entries)).sum();
         for set in needed {
-            let mut of_row = 0;
-            for acl in &set.lists {
-                let count = || self.entries_of_list(acl, set.is_ip4);
-                of_row += *counts.entry((set.is_ip4, acl)).or_insert_with(count);
-            }
-            all += of_set(of_row);
+            let acls = &self.capabilities.acl;
+            let lists = set.lists.iter().filter_map(|acl| acls.list(acl));
+            all += of_set(lists.map(|list| list.sums().entries(set.is_ip4)).sum());
             self.pause(1);
         }
         if all <= COMPILED {
@@ -48,15 +43,9 @@ impl ForwarderState {
     /// The rule with the most entries in these sets, if it has several.
     fn largest_rule(&self, sets: &HashSet<Set>) -> Option<(usize, &AclRuleKey)> {
         let lists: BTreeSet<&String> = sets.iter().flat_map(|set| &set.lists).collect();
-        let rules = lists.into_iter().flat_map(|acl| self.capabilities.acl.list(acl));
+        let rules = lists.into_iter().filter_map(|acl| self.capabilities.acl.list(acl));
+        let rules = rules.flat_map(|list| list.iter());
         let entries = rules.map(|it| (it.rule.rule.entries(), &it.key));
         entries.max_by_key(|(entries, _)| *entries).filter(|(entries, _)| *entries > 1)
-    }
-
-    /// The entries of the rules of a list for packets of a family.
-    fn entries_of_list(&self, acl: &str, is_ip4: bool) -> usize {
-        let family = if is_ip4 { 4 } else { 6 };
-        let rules = self.capabilities.acl.list(acl).iter().map(|it| &it.rule.rule);
-        rules.filter(|rule| rule.is_of(family)).map(RuleOfList::entries).sum()
     }
 }

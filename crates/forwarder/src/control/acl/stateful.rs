@@ -8,7 +8,7 @@ use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_tables::flow_table::{Direction, FlowEntry, Tuple};
 
-use crate::acl::{Classifier, flow_vrf};
+use crate::acl::flow_vrf;
 use crate::control::desired::AclRuleKey;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::limit_listing::limit;
@@ -25,16 +25,6 @@ const PAGE: u32 = 8_192;
 
 /// Where a listing continues: whether at IPv4, and at which id.
 pub(in crate::control) type FlowPosition = (bool, u32);
-
-/// Whether a classifier has stateful rules.
-pub(super) fn is_stateful(classifier: &Classifier) -> bool {
-    classifier.rules.iter().any(|rule| rule.tracks.is_some())
-}
-
-/// Whether some of its rules name application level gateways.
-pub(super) fn has_algs(classifier: &Classifier) -> bool {
-    classifier.rules.iter().any(|rule| rule.tracks.is_some_and(|it| it.alg.is_some()))
-}
 
 impl ForwarderState {
     /// Has all interfaces follow flows of what they receive, and of what they send if some have lists for that; or none
@@ -253,7 +243,7 @@ impl ForwarderState {
 
     /// The rules by the numbers that flows have.
     pub(super) fn rule_numbers(&self) -> HashMap<u32, &AclRuleKey> {
-        let rules = self.capabilities.acl.lists.values().flatten();
+        let rules = self.capabilities.acl.lists.values().flat_map(|list| list.iter());
         rules.map(|installed| (installed.number, &installed.key)).collect()
     }
 

@@ -1,5 +1,7 @@
 //! Compiled rules against a linear walk over them.
 
+mod changes;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
@@ -253,7 +255,8 @@ fn check<F: Family>(rules: &[RuleOfList], packets: &[Packet]) {
         owners.resize(all.len(), number);
     }
     for kernel in [Kernel::Bits, Kernel::detect()] {
-        let tree = build(&all, kernel.or_narrower()).unwrap();
+        let ranked: Vec<_> = (0..).zip(all.iter().copied()).collect();
+        let (_, tree) = build(&ranked, kernel.or_narrower()).unwrap();
         for packet in packets {
             let fields = F::fields(&packet.bytes());
             assert_eq!(fields.kind.malformed(), None, "{packet:?}");

@@ -1,6 +1,6 @@
 //! Checks that what objects refer to exists: the objects of a change, and those that refer to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use stoa_engine::INTERFACES;
@@ -48,10 +48,11 @@ impl Held {
         }
     }
 
-    /// Checks after an exchange what it has touched. `inverse` has the keys.
+    /// Checks after an exchange what it has touched. `inverse` has the keys. The access lists `in_row` are known to be
+    /// in one row.
     pub(in crate::control) fn check(
         &self,
-        inverse: &DesiredChange,
+        (inverse, in_row): (&DesiredChange, &BTreeSet<&String>),
         errors: &mut ValidationErrors,
         pause: Pause<'_>,
     ) {
@@ -82,7 +83,7 @@ impl Held {
             self.check_cross_connect(object, errors);
             self.check_tunnel(object, &is_first, errors);
         }
-        self.check_acls(inverse, errors);
+        self.check_acls((inverse, in_row), errors);
         self.check_zones(errors);
         self.check_routes(inverse, errors, pacer);
         for key in inverse.neighbors.keys().filter(|key| desired.neighbors.contains_key(*key)) {

@@ -98,7 +98,12 @@ impl Held {
                 .map(|it| std::mem::replace(&mut desired.noop_origin, it)),
             neighbors: exchange(&mut desired.neighbors, change.neighbors, pacer, |_, _, _| {}),
             punts: exchange(&mut desired.punts, change.punts, pacer, |_, _, _| {}),
-            acl_rules: exchange(&mut desired.acl_rules, change.acl_rules, pacer, |_, _, _| {}),
+            acl_rules: exchange(
+                &mut desired.acl_rules,
+                change.acl_rules,
+                pacer,
+                |_, rule, is_there| references.set_acl_rule(rule, is_there),
+            ),
             zone_pairs: exchange(&mut desired.zone_pairs, change.zone_pairs, pacer, |_, _, _| {}),
             ..DesiredChange::default()
         };

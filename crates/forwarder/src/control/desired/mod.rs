@@ -344,7 +344,7 @@ impl DesiredState {
         let change = DesiredChange::whole(desired, &mut errors);
         held.check_vrfs(&change, &mut errors);
         let inverse = held.exchange(change, pause);
-        held.check(&inverse, &mut errors, pause);
+        held.check((&inverse, &BTreeSet::new()), &mut errors, pause);
         if errors.0.is_empty() { Ok(held.into_desired()) } else { Err(errors.0) }
     }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use stoa_ports::PortConfig;
 
-use super::{Action, DesiredState, HostInterface, Interface, Prefix, Route};
+use super::{AclRule, Action, DesiredState, HostInterface, Interface, Prefix, Route};
 
 type Tags = Vec<(u16, u16)>;
 
@@ -31,6 +31,8 @@ pub(in crate::control) struct References {
     paths: HashMap<String, usize>,
     /// Number of IPv4 routes by VRF.
     ip4_routes: HashMap<String, usize>,
+    /// Number of values of the rules of access lists.
+    acl_values: usize,
 }
 
 fn count(counts: &mut HashMap<String, usize>, name: &str, is_there: bool) {
@@ -97,6 +99,17 @@ impl References {
                 count(&mut self.paths, &path.interface, is_there);
             }
         }
+    }
+
+    /// Adds or removes those of a rule of an access list.
+    pub(super) fn set_acl_rule(&mut self, rule: &AclRule, is_there: bool) {
+        let (all, values) = (self.acl_values, rule.rule.values());
+        self.acl_values = if is_there { all + values } else { all - values };
+    }
+
+    /// Number of values of the rules of access lists.
+    pub(in crate::control) fn acl_values(&self) -> usize {
+        self.acl_values
     }
 
     /// The sub-interfaces of an interface.

@@ -43,14 +43,15 @@ impl Held {
     }
 
     /// Checks after an exchange that the rules of touched lists are in one row, and that the interfaces exist that
-    /// rules name.
+    /// rules name. Of the lists `in_row`, the former is known.
     pub(in crate::control::desired) fn check_acls(
         &self,
-        inverse: &DesiredChange,
+        (inverse, in_row): (&DesiredChange, &BTreeSet<&String>),
         errors: &mut ValidationErrors,
     ) {
         let touched: BTreeSet<&String> = inverse.acl_rules.keys().map(|(acl, _)| acl).collect();
-        for acl in touched.into_iter().filter(|acl| !self.has_kept_row(acl, inverse)) {
+        let is_known = |acl: &String| in_row.contains(acl) || self.has_kept_row(acl, inverse);
+        for acl in touched.into_iter().filter(|acl| !is_known(acl)) {
             let (all, in_row) =
                 (self.desired().acl_count(acl), self.desired().acl_rules_of(acl).len());
             if all != in_row {
