@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixListener;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 use stoa_api::v1::desired_audit_server::DesiredAuditServer;
@@ -197,12 +197,15 @@ impl Contract for Service {
     }
 
     async fn change(&self, request: tonic::Request<v1::DesiredChange>) -> Answer<v1::Applied> {
+        let begun = Instant::now();
         let invalid = |errors| refusal::refuse(Code::InvalidArgument, errors);
         let change = DesiredChange::parse(request.get_ref()).map_err(invalid)?;
         let generation = request.get_ref().generation;
         let applied = self.on_control(move |forwarder| {
             let applied = forwarder.change(generation, change);
             let applied = applied.map_err(|error| status_of(generation, error))?;
+            let took_us = begun.elapsed().as_micros() as u64;
+            tracing::debug!(took_us, "a change is in force");
             Ok(v1::Applied { generation: forwarder.generation(), ..applied })
         });
         Ok(Response::new(applied.await?))
