@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::Installed;
 use super::sums::Sums;
 
-/// Rules of a piece of a new list. Changes let it grow to twice as many.
-const PIECE: usize = 256;
+/// Rules of a piece of a new list. Changes let it grow to twice as many. Lists of tests have many pieces, too.
+const PIECE: usize = if cfg!(test) { 4 } else { 256 };
 
 /// Between the ranks of two rules of a new list. At least 31 rules find a place between them.
 pub(super) const GAP: u64 = 1 << 32;

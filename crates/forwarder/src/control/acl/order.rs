@@ -47,7 +47,7 @@ enum Found {
 
 impl List {
     /// What a change of few rules does with the list. `None`: the list has to be read as a whole, as the rules are not
-    /// in one row with it, there is no rank left, or more than [`FEW`] are touched.
+    /// in one row with it, other rules move with touched ones, there is no rank left, or more than [`FEW`] are touched.
     pub(super) fn moves<'a>(&self, touched: &[Touched<'a>]) -> Option<Moves<'a>> {
         if touched.len() > FEW || !self.has_names() {
             return None;

@@ -1,6 +1,7 @@
 //! Compiled rules against a linear walk over them.
 
 mod changes;
+mod order;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -24,10 +24,10 @@ use crate::control::{Forwarder, Limits};
 const LISTS: [&str; 2] = ["one", "two"];
 
 /// The rules of each list, in their order.
-type Model = [Vec<(String, RuleOfList)>; 2];
+pub(super) type Model = [Vec<(String, RuleOfList)>; 2];
 
 #[derive(Clone, Debug)]
-enum Edit {
+pub(super) enum Edit {
     Insert(usize, Index, RuleOfList),
     Remove(usize, Index),
     Replace(usize, Index, RuleOfList),
@@ -37,7 +37,7 @@ enum Edit {
 
 /// What becomes of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     Accepted,
     /// It is refused before interfaces name its lists.
     RefusedEarly,
@@ -54,7 +54,7 @@ fn any_rule() -> impl Strategy<Value = RuleOfList> {
     )
 }
 
-fn edit() -> impl Strategy<Value = Edit> {
+pub(super) fn edit() -> impl Strategy<Value = Edit> {
     let (list, at) = (0..LISTS.len(), any::<Index>());
     prop_oneof![
         (list.clone(), at.clone(), any_rule())
@@ -77,7 +77,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     ])
 }
 
-fn apply_edit(model: &mut Model, edit: Edit, last: &mut usize) {
+pub(super) fn apply_edit(model: &mut Model, edit: Edit, last: &mut usize) {
     *last += 1;
     let name = format!("new{last}");
     match edit {
@@ -107,7 +107,7 @@ fn apply_edit(model: &mut Model, edit: Edit, last: &mut usize) {
 }
 
 /// Two interfaces, of which the first one has both lists; what `outcome` needs is there, too.
-fn desired(model: &Model, outcome: Outcome) -> DesiredState {
+pub(super) fn desired(model: &Model, outcome: Outcome) -> DesiredState {
     let workers = Workers { buffers: 512, huge_pages: HugePages::Never, ..Workers::default() };
     let mut desired = DesiredState { workers, ..DesiredState::default() };
     let lists = LISTS.map(str::to_owned).to_vec();
@@ -150,7 +150,7 @@ fn desired(model: &Model, outcome: Outcome) -> DesiredState {
     desired
 }
 
-fn forwarder(model: &Model) -> Forwarder {
+pub(super) fn forwarder(model: &Model) -> Forwarder {
     let open = |config: &PortConfig, pool| match config {
         PortConfig::Tap(_) => {
             Err(OpenError::Config { field: "name", reason: "there is no such port".to_owned() })
@@ -163,7 +163,7 @@ fn forwarder(model: &Model) -> Forwarder {
     forwarder
 }
 
-fn acls(forwarder: &mut Forwarder) -> &AccessListState {
+pub(super) fn acls(forwarder: &mut Forwarder) -> &AccessListState {
     &forwarder.state().unwrap().capabilities.acl
 }
 
@@ -306,7 +306,7 @@ proptest! {
 }
 
 /// Rules of one host each.
-fn hosts(count: u8) -> Vec<(String, RuleOfList)> {
+pub(super) fn hosts(count: u8) -> Vec<(String, RuleOfList)> {
     let host = |at: u8| {
         let sources = vec![([10, 0, 0, at].into(), 32)];
         (format!("r{at}"), RuleOfList { family: 4, sources, ..RuleOfList::all(Action::Accept) })
@@ -371,55 +371,5 @@ fn a_place_without_ranks_has_the_list_compiled() {
         new[0].insert(100, (format!("new{round}"), rule));
         change(&mut forwarder, &mut model, new, Outcome::Accepted);
         check_lists(acls(&mut forwarder), &model);
-    }
-}
-
-/// What a list says of a change is what a check of all rules says.
-fn check_moves(list: &List, touched: &DesiredState, former: &DesiredState) {
-    let keys = former.acl_rules.keys().chain(touched.acl_rules.keys());
-    let differs = |key: &&(String, String)| former.acl_rules.get(key) != touched.acl_rules.get(key);
-    let keys: std::collections::BTreeSet<_> = keys.filter(differs).collect();
-    let of_list: Vec<_> =
-        keys.iter().map(|key| (key.1.as_str(), touched.acl_rules.get(key))).collect();
-    let row = touched.acl_rules_of("one");
-    let is_row = row.len() == touched.acl_rules.len();
-    let moves = list.moves(&of_list);
-    assert_eq!(moves.is_some(), is_row);
-    let Some(moves) = moves else { return };
-    let mut after: BTreeMap<u64, &str> = list.ranked().map(|it| (it.rank, it.name())).collect();
-    for it in &moves.removed {
-        after.remove(&it.rank);
-    }
-    for (rank, name, _) in &moves.added {
-        assert!(after.insert(*rank, name).is_none());
-    }
-    let row: Vec<&str> = row.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(after.into_values().collect::<Vec<_>>(), row);
-}
-
-proptest! {
-    #[test]
-    fn a_row_is_known_by_the_rules_that_a_change_touches(
-        count in 1..9_u8,
-        edits in prop::collection::vec(edit(), 0..4),
-        wrong in prop::collection::vec((any::<Index>(), any::<Index>()), 0..3),
-    ) {
-        let model = [hosts(count), Vec::new()];
-        let state = desired(&model, Outcome::Accepted);
-        let mut forwarder = forwarder(&model);
-        let (mut new, mut last) = (model.clone(), 0);
-        for edit in edits {
-            apply_edit(&mut new, edit, &mut last);
-        }
-        new[1].clear();
-        let mut touched = desired(&new, Outcome::Accepted);
-        let names: Vec<String> = new[0].iter().map(|(name, _)| name.clone()).chain([String::new(), "nobody".to_owned()]).collect();
-        for (at, after) in wrong {
-            let count = touched.acl_rules.len();
-            if count > 0 && let Some(rule) = touched.acl_rules.values_mut().nth(at.index(count)) {
-                rule.after.clone_from(after.get(&names));
-            }
-        }
-        check_moves(&acls(&mut forwarder).lists["one"], &touched, &state);
     }
 }
