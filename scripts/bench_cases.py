@@ -68,6 +68,8 @@ def flow_cases():
         *more("600 stateful rules and IPFIX", rules(16, 21, 36), *stateful, "--export"),
         new_flows("600 stateful rules", 4, *stateful),
         new_flows("NAT44 and 600 stateful rules", 2.5, "--nat44", *stateful),
+        forward("SYNs answered by cookies, M/s", 15, *stateful, "--zones", "--syn-cookies", "--routes", "1024",
+                "--destinations", "random", field="mpps", most=False, section="flows"),
         compiled(600, None), compiled(10_000, 0.2), compiled(100_000, 2),
         flow_table("IPv4 flows", 4, 96), flow_table("translated IPv4 flows", 2.5, 128, "--translated"),
         flow_table("IPv6 flows", None, 160, "--family", "ip6"),
