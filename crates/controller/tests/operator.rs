@@ -39,7 +39,8 @@ async fn the_desired_state_is_applied_and_shown() {
     // This forwarder is of a version without tables of rows: learned routes are audited all the same.
     let tables =
         operator.audit_tables(v1::AuditTablesRequest {}).await.unwrap().into_inner().tables;
-    assert_eq!((tables.len(), &tables[0].name[..], tables[0].is_sent), (1, "routes", true));
+    let routes = tables.iter().find(|table| table.name == "routes");
+    assert!(routes.is_some_and(|table| table.is_sent), "{tables:?}");
     scenario.kill().await;
 }
 

@@ -34,7 +34,7 @@ pub fn answer4(packet: &mut [u8; LONGEST4], sequence: u32, options: &SynOptions)
         ports.rotate_left(16),
         sequence,
         number.wrapping_add(1),
-        length / 4 << 28 | flags << 16,
+        ((length / 4) << 28) | (flags << 16),
         0,
     ]);
     words[OPTIONS..].copy_from_slice(&options);

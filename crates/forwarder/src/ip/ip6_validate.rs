@@ -87,8 +87,8 @@ pub struct Packet {
     pub length: u16,
     /// The scope of its addresses.
     pub scope: Scope,
-    /// Whether both addresses are in 2000::/3, the global unicast range, or the destination in [`TRANSLATED`], and there
-    /// is a payload.
+    /// Whether both addresses are in 2000::/3, the global unicast range, or the destination in [`TRANSLATED`], and
+    /// there is a payload.
     pub is_plain: bool,
 }
 

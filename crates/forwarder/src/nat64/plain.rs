@@ -75,8 +75,8 @@ pub(super) fn sum_of(address: u128) -> u32 {
     folded(words.iter().map(|it| u64::from(*it as u32)).sum()).into()
 }
 
-/// Makes IPv6 packets of [plain](has_plain) IPv4 lanes; returns those that it cannot, which stay as they are. Columns of
-/// fields must be known, and are true no more.
+/// Makes IPv6 packets of [plain](has_plain) IPv4 lanes; returns those that it cannot, which stay as they are. Columns
+/// of fields must be known, and are true no more.
 pub(super) fn grow_all(
     kernel: Kernel,
     vector: &mut Vector,
@@ -102,8 +102,8 @@ pub(super) fn grow_all(
     left
 }
 
-/// Makes IPv4 packets of [plain](has_plain) IPv6 lanes; returns those that it cannot, which stay as they are. Columns of
-/// fields must be known.
+/// Makes IPv4 packets of [plain](has_plain) IPv6 lanes; returns those that it cannot, which stay as they are. Columns
+/// of fields must be known.
 pub(super) fn shrink_all(
     kernel: Kernel,
     vector: &mut Vector,
@@ -211,8 +211,8 @@ fn shrink(
     true
 }
 
-/// Makes an IPv6 packet of a [plain](has_plain) IPv4 lane; columns of fields must be known, and are true no more. False:
-/// nothing has changed.
+/// Makes an IPv6 packet of a [plain](has_plain) IPv4 lane; columns of fields must be known, and are true no more.
+/// False: nothing has changed.
 #[inline(always)]
 pub(super) fn grow(vector: &mut Vector, lane: usize, (source, destination): (u128, u128)) -> bool {
     let Some(fields) = vector.known_fields() else { return false };

@@ -129,7 +129,8 @@ pub struct Workload {
     pub is_stateful: bool,
     /// Whether a pair of zones has the lists, in place of the receiving interfaces.
     pub has_zones: bool,
-    /// Whether packets are TCP SYNs from random sources, which SYN cookies of the zone of the sending interfaces answer.
+    /// Whether packets are TCP SYNs from random sources, which SYN cookies of the zone of the sending interfaces
+    /// answer.
     pub has_syn_cookies: bool,
     /// Whether the sources of packets are translated at the sending interfaces: as many flows as with stateful rules.
     pub has_nat44: bool,

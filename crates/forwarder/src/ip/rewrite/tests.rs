@@ -225,8 +225,8 @@ proptest! {
                 let (columns, tx_if, ..) = packet;
                 let Packet { offset, length, .. } = packets[lane];
                 // Edges of the arc follow the node's own: ip4-zone-output, ip4-nat44-output, ip4-acl-output,
-                // ip4-redirect, ip4-mss-clamp-output, ip4-output-noop, the end.
-                let edge = if adjacency.interface % 2 == 0 { 10 } else { 11 };
+                // ip4-redirect, ip4-mss-clamp-output, ip4-login-output, ip4-output-noop, the end.
+                let edge = if adjacency.interface % 2 == 0 { 11 } else { 12 };
                 prop_assert!([edge, ICMP_ERROR].contains(&columns[2]), "{:?}", columns);
                 prop_assert_eq!(([columns[0], columns[1]], *tx_if), ([offset, length], adjacency.interface));
             }
