@@ -39,6 +39,13 @@ impl<T> Aligned<T> {
         self.cells.get(self.range.clone()).unwrap_or(&[])
     }
 
+    /// The cells, and those behind them on their last huge page.
+    pub(crate) fn whole(&self) -> &[T] {
+        let bytes = (self.range.len() * size_of::<T>()).next_multiple_of(ALIGN);
+        let end = self.range.start + bytes / size_of::<T>();
+        self.cells.get(self.range.start..end).unwrap_or(&[])
+    }
+
     pub(crate) fn region(&self) -> Region {
         let cells = self.get();
         let bytes = size_of_val(cells).next_multiple_of(ALIGN);

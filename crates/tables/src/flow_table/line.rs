@@ -33,10 +33,12 @@ pub(super) const TCP: usize = 8;
 pub(super) const SEEN: usize = TCP + TCP_WORDS;
 pub(super) const VERDICT: usize = SEEN + 1;
 const _: () = assert!(VERDICT + 1 == LINE_WORDS);
-const START: usize = 2;
+pub(super) const START: usize = 2;
 pub(super) const RULE: usize = 3;
-const ZONES: usize = 4;
-const BYTES_HIGH: usize = 5;
+pub(super) const ZONES: usize = 4;
+pub(super) const BYTES_HIGH: usize = 5;
+/// Upper bits of packets and of bytes in one direction.
+pub(super) const UPPER_BITS: [u32; 2] = [8, 16];
 pub(super) const OWNER_SHIFT: u32 = 24;
 
 /// Words for the state of TCP.
@@ -82,9 +84,9 @@ pub struct Counters {
 /// One flow.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowEntry<'a> {
-    memory: &'a Memory,
+    pub(super) memory: &'a Memory,
     line: &'a [AtomicU32; LINE_WORDS],
-    id: u32,
+    pub(super) id: u32,
 }
 
 impl<'a> FlowEntry<'a> {
@@ -274,7 +276,7 @@ impl<'a> FlowEntry<'a> {
 
     /// The lower words of packets and bytes in a direction.
     #[inline(always)]
-    fn lower_counters(&self, direction: Direction) -> [&'a AtomicU32; 2] {
+    pub(super) fn lower_counters(&self, direction: Direction) -> [&'a AtomicU32; 2] {
         let at = direction as usize * 2;
         match self.memory.counters(self.id) {
             Some(words) => [&words[at], &words[at + 1]],
@@ -329,10 +331,10 @@ impl<'a> FlowEntry<'a> {
             record[at].store(old & !(mask << shift) | field << shift, Release);
         };
         if packets {
-            add(ZONES, 8, 0xff);
+            add(ZONES, UPPER_BITS[0], 0xff);
         }
         if bytes {
-            add(BYTES_HIGH, 16, 0xffff);
+            add(BYTES_HIGH, UPPER_BITS[1], 0xffff);
         }
     }
 

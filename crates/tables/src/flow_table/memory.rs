@@ -25,6 +25,8 @@ pub(super) const LINE_WORDS: usize = 16;
 pub(super) const RECORD_WORDS: usize = 6;
 /// Words of the counters of a translated flow.
 pub(super) const COUNTER_WORDS: usize = 6;
+/// Lines, records, counters and addresses.
+pub(super) const ARRAYS: usize = 4;
 /// Kinds of flows.
 pub(super) const KINDS: usize = 4;
 /// The most owners of a table.
@@ -83,6 +85,68 @@ impl FlowCapacity {
     }
 }
 
+/// Where the ids of each kind begin; where the last one's end.
+pub(super) type Bounds = [u32; KINDS + 1];
+
+impl FlowCapacity {
+    /// Where the ids of each kind are; `None`: there are too many.
+    pub(super) fn bounds(&self) -> Option<Bounds> {
+        let kinds = self.by_kind();
+        if kinds.iter().map(|kind| u64::from(*kind)).sum::<u64>() > FLOWS_MAX {
+            return None;
+        }
+        let mut bounds = [0; KINDS + 1];
+        for (kind, count) in kinds.into_iter().enumerate() {
+            bounds[kind + 1] = bounds[kind] + count;
+        }
+        Some(bounds)
+    }
+
+    /// Words of all lines, records, counters and addresses.
+    pub(super) fn words(&self) -> [u64; ARRAYS] {
+        let [ip4, translated_ip4, ip6, translated_ip6] = self.by_kind().map(u64::from);
+        let flows = ip4 + translated_ip4 + ip6 + translated_ip6;
+        [
+            flows * LINE_WORDS as u64,
+            flows * RECORD_WORDS as u64,
+            (translated_ip4 + translated_ip6) * COUNTER_WORDS as u64,
+            (ip6 + 2 * translated_ip6) * ADDRESS_WORDS as u64,
+        ]
+    }
+}
+
+#[inline(always)]
+pub(super) fn kind_of(bounds: &Bounds, id: u32) -> Kind {
+    match () {
+        () if id < bounds[1] => Kind::Ip4,
+        () if id < bounds[2] => Kind::TranslatedIp4,
+        () if id < bounds[3] => Kind::Ip6,
+        () => Kind::TranslatedIp6,
+    }
+}
+
+/// Which of the counters are those of a flow, if it has some.
+#[inline(always)]
+pub(super) fn counters_at(bounds: &Bounds, id: u32) -> Option<usize> {
+    let [_, ip4, ip6, translated_ip6, _] = *bounds;
+    match kind_of(bounds, id) {
+        Kind::TranslatedIp4 => Some((id - ip4) as usize),
+        Kind::TranslatedIp6 => Some((id - translated_ip6 + (ip6 - ip4)) as usize),
+        Kind::Ip4 | Kind::Ip6 => None,
+    }
+}
+
+/// Which of the addresses are those of a key; past the end for ids of IPv4 flows.
+#[inline(always)]
+pub(super) fn address_at(bounds: &Bounds, id: u32, is_second: bool) -> usize {
+    let [_, _, ip6, translated_ip6, _] = *bounds;
+    if id < ip6 {
+        return usize::MAX;
+    }
+    let pairs = id.saturating_sub(translated_ip6);
+    (id - ip6) as usize + pairs as usize + usize::from(is_second)
+}
+
 /// The counts of one owner, for others to read, in a cache line of their own.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -100,8 +164,7 @@ pub(super) struct Memory {
     records: Aligned<AtomicU32>,
     counters: Aligned<AtomicU32>,
     addresses: Aligned<AtomicU32>,
-    /// Where the ids of each kind begin; where the last one's end.
-    bounds: [u32; KINDS + 1],
+    bounds: Bounds,
     /// Ids of each kind that no owner has had yet begin here, relative to the kind.
     pub(super) fresh: [AtomicU32; KINDS],
     /// Runs of ids that owners have given back; see [`free`](super::free).
@@ -115,29 +178,19 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(capacity: &FlowCapacity, secret: &Secret) -> Result<Self, FlowError> {
-        let kinds = capacity.by_kind();
-        let flows: u64 = kinds.iter().map(|kind| u64::from(*kind)).sum();
+        let flows: u64 = capacity.by_kind().iter().map(|kind| u64::from(*kind)).sum();
         let refused = FlowError::Capacity(flows);
-        if flows > FLOWS_MAX {
-            return Err(refused);
-        }
-        let mut bounds = [0; KINDS + 1];
-        for (kind, count) in kinds.into_iter().enumerate() {
-            bounds[kind + 1] = bounds[kind] + count;
-        }
-        let words = |count: u64, words: usize| {
-            let count = usize::try_from(count).ok()?.checked_mul(words)?;
-            Aligned::new(count, zeroed)
-        };
-        let [_, translated_ip4, ip6, translated_ip6] = kinds.map(u64::from);
+        let Some(bounds) = capacity.bounds() else { return Err(refused) };
+        let [lines, records, counters, addresses] = capacity.words();
+        let words = |count: u64| Aligned::new(usize::try_from(count).ok()?, zeroed);
         let all = || {
             Some(Self {
                 index: Index::new(secret, capacity.keys())?,
                 sources: Sources::new(secret, flows)?,
-                lines: words(flows, LINE_WORDS)?,
-                records: words(flows, RECORD_WORDS)?,
-                counters: words(translated_ip4 + translated_ip6, COUNTER_WORDS)?,
-                addresses: words(ip6 + 2 * translated_ip6, ADDRESS_WORDS)?,
+                lines: words(lines)?,
+                records: words(records)?,
+                counters: words(counters)?,
+                addresses: words(addresses)?,
                 bounds,
                 fresh: [0, 0, 0, 0].map(AtomicU32::new),
                 returned: [0, 0, 0, 0].map(AtomicU64::new),
@@ -168,12 +221,7 @@ impl Memory {
 
     #[inline(always)]
     pub(super) fn kind(&self, id: u32) -> Kind {
-        match () {
-            () if id < self.bounds[1] => Kind::Ip4,
-            () if id < self.bounds[2] => Kind::TranslatedIp4,
-            () if id < self.bounds[3] => Kind::Ip6,
-            () => Kind::TranslatedIp6,
-        }
+        kind_of(&self.bounds, id)
     }
 
     /// All lines.
@@ -201,13 +249,8 @@ impl Memory {
     /// The counters of a translated flow.
     #[inline(always)]
     pub(super) fn counters(&self, id: u32) -> Option<&[AtomicU32; COUNTER_WORDS]> {
-        let [_, ip4, ip6, translated_ip6, _] = self.bounds;
-        let at = match self.kind(id) {
-            Kind::TranslatedIp4 => id - ip4,
-            Kind::TranslatedIp6 => id - translated_ip6 + (ip6 - ip4),
-            Kind::Ip4 | Kind::Ip6 => return None,
-        };
-        self.all_counters().get(at as usize)
+        let at = counters_at(&self.bounds, id)?;
+        self.all_counters().get(at)
     }
 
     /// The counters of all translated flows: IPv4, then IPv6.
@@ -225,12 +268,7 @@ impl Memory {
     /// Which of the addresses are those of a key; past the end for ids of IPv4 flows.
     #[inline(always)]
     pub(super) fn address_at(&self, id: u32, is_second: bool) -> usize {
-        let [_, _, ip6, translated_ip6, _] = self.bounds;
-        if id < ip6 {
-            return usize::MAX;
-        }
-        let pairs = id.saturating_sub(translated_ip6);
-        (id - ip6) as usize + pairs as usize + usize::from(is_second)
+        address_at(&self.bounds, id, is_second)
     }
 
     /// Prefetches what holds the keys of a flow.
@@ -246,6 +284,11 @@ impl Memory {
         let rest = [lines, records, counters, addresses];
         let [lines, records, counters, addresses] = rest.map(|array| array.region());
         [index.region(), lines, records, counters, addresses]
+    }
+
+    /// Lines, records, counters and addresses, with what follows them on their last huge pages.
+    pub(super) fn arrays(&self) -> [&[AtomicU32]; ARRAYS] {
+        [&self.lines, &self.records, &self.counters, &self.addresses].map(Aligned::whole)
     }
 
     /// Bytes of all arrays if all of them is in use. Lists and counters of sources do not grow with the flows.

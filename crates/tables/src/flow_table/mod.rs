@@ -27,6 +27,7 @@
 //! **Memory.** Everything is allocated at the start, refers to others by number and never by address, and is
 //! touched only when it is used. Bytes of a flow, all in: 96 IPv4, 128 translated, 128 IPv6.
 
+mod adopt;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod avx2_ends_kernel;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -38,6 +39,7 @@ mod counter;
 mod ends;
 mod evict;
 mod expire;
+mod former;
 mod free;
 mod hash;
 mod index;
@@ -47,6 +49,7 @@ mod key;
 mod line;
 mod lists;
 mod memory;
+mod new_flow;
 mod owned_flows;
 mod owner;
 mod reader;
@@ -59,12 +62,14 @@ mod wheel;
 
 pub use ends::Ends;
 pub use evict::Eviction;
+pub use former::{FormerFlow, FormerTable, Past, Reading};
 pub use hash::Secret;
 pub use key::{FlowKey, Tuple};
 pub use line::{ANSWERED, ASSURED, Counters, Direction, FlowEntry, OwnedFlow, TCP_WORDS};
 pub use memory::{FlowCapacity, Kind};
+pub use new_flow::NewFlow;
 pub use owned_flows::{Judged, OwnedFlows, PassedFlow};
-pub use owner::{Created, FlowOwner, NewFlow};
+pub use owner::{Created, FlowOwner};
 pub use reader::{Columns4, Columns6, FlowReader, Match};
 pub use sources::{GROUP_HOSTS, GROUPED};
 pub use table::FlowTable;

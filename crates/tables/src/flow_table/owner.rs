@@ -6,60 +6,19 @@ use super::bucket::Reference;
 use super::evict::{ASSURED_SET, place};
 use super::free::Ids;
 use super::hash::Place;
-use super::key::{Canonical, FlowKey};
-use super::line::{ANSWERED, ASSURED, FlowEntry, LIVE, OwnedFlow, TCP_WORDS};
+use super::key::Canonical;
+use super::line::{ANSWERED, ASSURED, FlowEntry, LIVE, OwnedFlow};
 use super::memory::{Kind, Memory};
+use super::new_flow::NewFlow;
 use super::reader::{Match, compare};
 use super::wheel::Wheel;
 use super::{FlowError, prefetch};
 use crate::Reclaim;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::compiler_fence;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
-
-/// A flow to create.
-#[derive(Clone, Copy, Debug)]
-pub struct NewFlow {
-    /// The key of its first packet.
-    pub key: FlowKey,
-    /// The key of its replies, when they do not have the reversed one. The key itself and the reversed one count as
-    /// none: the flow is not translated.
-    pub reply_key: Option<FlowKey>,
-    /// The epoch of the policy.
-    pub epoch: u16,
-    /// The timeout class.
-    pub class: u8,
-    /// Its flags, those of its [`Eviction`](super::Eviction) among them.
-    pub flags: u8,
-    /// The rule that admitted it, below 2^24.
-    pub rule: u32,
-    /// The pair of zones.
-    pub zone_pair: u16,
-    /// The state of TCP.
-    pub tcp: [u32; TCP_WORDS],
-}
-
-impl NewFlow {
-    /// A flow with zeros for everything but its keys.
-    pub fn new(key: FlowKey, reply_key: Option<FlowKey>) -> Self {
-        Self { key, reply_key, epoch: 0, class: 0, flags: 0, rule: 0, zone_pair: 0, tcp: [0; _] }
-    }
-
-    /// The key of its replies, if they have neither its key nor the reversed one.
-    fn second_key(&self) -> Option<FlowKey> {
-        self.reply_key.filter(|reply| *reply != self.key && *reply != self.key.reversed())
-    }
-
-    fn kind(&self) -> Kind {
-        match (self.key.is_ip6(), self.second_key()) {
-            (false, None) => Kind::Ip4,
-            (true, None) => Kind::Ip6,
-            (false, Some(reply)) if !reply.is_ip6() => Kind::TranslatedIp4,
-            (_, Some(_)) => Kind::TranslatedIp6,
-        }
-    }
-}
 
 /// What came of creating a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,16 +86,29 @@ impl FlowOwner {
     ///
     /// All but [`FlowError::Capacity`] and [`FlowError::NotOwned`].
     pub fn create(&mut self, flow: &NewFlow, now: u32, look: u32) -> Result<Created, FlowError> {
-        let (kind, first) = (flow.kind(), Canonical::new(&flow.key));
+        let first = Canonical::new(&flow.key);
         let sources = &self.memory.sources;
         let source = sources.of(&first);
         if sources.is_full(source) {
             return self.refuse(&first, FlowError::SourceLimit { limit: sources.limit() });
         }
+        self.insert((flow, &first, source), (now, now), look, |_| {})
+    }
+
+    /// Creates a flow that was last seen at tick `seen`. `fill` writes what differs from a new one.
+    #[inline(always)]
+    pub(super) fn insert(
+        &mut self,
+        (flow, first, source): (&NewFlow, &Canonical, usize),
+        (seen, now): (u32, u32),
+        look: u32,
+        fill: impl FnOnce(&FlowEntry<'_>),
+    ) -> Result<Created, FlowError> {
+        let kind = flow.kind();
         let ids = &mut self.ids[kind as usize];
         let Some(id) = ids.take(&self.memory, &mut self.wheel.heads) else {
             let limit = self.memory.ids_of(kind).len() as u32;
-            return self.refuse(&first, FlowError::Full { kind, limit });
+            return self.refuse(first, FlowError::Full { kind, limit });
         };
         let second = flow.second_key().map(|key| Canonical::new(&key));
         if let Some(second) = &second {
@@ -144,13 +116,13 @@ impl FlowOwner {
             let place = self.memory.index.hash.place(second);
             prefetch(self.memory.index.words(), place.home as usize);
         }
-        self.write(id, flow, [Some(&first), second.as_ref()], now);
-        match self.publish(id, &first, second.as_ref()) {
+        self.write(id, flow, [Some(first), second.as_ref()], seen, fill);
+        match self.publish(id, first, second.as_ref()) {
             Ok(None) => {}
             Ok(Some(existing)) => return self.existing(existing),
             Err(refused) => return Err(refused),
         }
-        let (set, at) = place((flow.flags, second.is_some()), (now, now), look);
+        let (set, at) = place((flow.flags, second.is_some()), (seen, now), look);
         self.wheel.schedule(self.memory.records(), id, at, set);
         self.memory.sources.add(source);
         self.count(1, i32::from(flow.flags & ASSURED == 0));
@@ -170,10 +142,20 @@ impl FlowOwner {
         if is_live { Ok(Created::Existing(found)) } else { Err(FlowError::Contended) }
     }
 
-    /// Writes all fields of a flow that nobody can find yet.
+    /// Writes all fields of a flow that nobody can find yet. A process that is killed meanwhile leaves a line that is
+    /// not live, or one with all of its fields ([`former`](super::former)): the compiler keeps this order, and what a
+    /// process has stored stays, so that no processor needs to be told.
     #[inline(always)]
-    fn write(&self, id: u32, flow: &NewFlow, keys: [Option<&Canonical>; 2], now: u32) {
+    fn write(
+        &self,
+        id: u32,
+        flow: &NewFlow,
+        keys: [Option<&Canonical>; 2],
+        now: u32,
+        fill: impl FnOnce(&FlowEntry<'_>),
+    ) {
         let entry = FlowEntry::new(&self.memory, id);
+        compiler_fence(Release);
         entry.clear_counters();
         for (key, is_second) in keys.into_iter().zip([false, true]) {
             if let Some(key) = key {
@@ -183,6 +165,8 @@ impl FlowOwner {
         entry.set_tcp(flow.tcp);
         entry.set_seen(now);
         entry.set_record(now, self.number, flow.rule, flow.zone_pair);
+        fill(&entry);
+        compiler_fence(Release);
         entry.set_verdict(flow.epoch, flow.class, flow.flags | LIVE);
     }
 

@@ -75,6 +75,13 @@ impl FlowTable {
         self.memory.bytes()
     }
 
+    /// Lines, records, counters and addresses of flows, which a [`FormerTable`](super::FormerTable) reads in a later
+    /// process. Each begins and ends at a multiple of a huge page and has nothing else on its pages.
+    #[cfg(not(loom))]
+    pub fn arrays(&self) -> [&[core::sync::atomic::AtomicU32]; 4] {
+        self.memory.arrays()
+    }
+
     /// The memory that look-ups read, for advice about huge pages.
     pub fn regions(&self) -> [Region; 5] {
         self.memory.regions()

@@ -1,6 +1,7 @@
 //! The table against a naive model with a clock, and at its rated fill.
 
 mod eviction;
+mod former;
 mod sources;
 
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 
 use super::super::tests::{many, secret};
 use super::*;
-use crate::flow_table::{FlowCapacity, FlowTable, Secret};
+use crate::flow_table::{FlowCapacity, FlowKey, FlowTable, Secret};
 
 /// The lock of the bucket of one key is held, as by another worker: the flow ends, once, and nothing of it stays.
 #[test]
