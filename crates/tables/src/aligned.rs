@@ -1,5 +1,8 @@
 //! Zeroed cells that begin at a multiple of a huge page, and take no memory until they are used.
 
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+
 /// Where the cells begin: at a multiple of a huge page, so that these hold them whole, and of a cache line.
 /// Loom creates each cell.
 const ALIGN: usize = if cfg!(any(loom, miri)) { 64 } else { 2 << 20 };
@@ -20,6 +23,15 @@ pub struct Region {
 pub(crate) struct Aligned<T> {
     cells: Box<[T]>,
     range: core::ops::Range<usize>,
+    is_leaked: AtomicBool,
+}
+
+impl<T> Drop for Aligned<T> {
+    fn drop(&mut self) {
+        if self.is_leaked.load(Relaxed) {
+            core::mem::forget(core::mem::take(&mut self.cells));
+        }
+    }
 }
 
 impl<T> Aligned<T> {
@@ -31,7 +43,7 @@ impl<T> Aligned<T> {
         let whole = (count * size_of::<T>()).next_multiple_of(ALIGN);
         let cells = zeroed((whole + ALIGN) / size_of::<T>())?;
         let skew = cells.as_ptr().addr().wrapping_neg() % ALIGN / size_of::<T>();
-        Some(Self { cells, range: skew..skew + count })
+        Some(Self { cells, range: skew..skew + count, is_leaked: AtomicBool::new(false) })
     }
 
     #[inline(always)]
@@ -44,6 +56,12 @@ impl<T> Aligned<T> {
         let bytes = (self.range.len() * size_of::<T>()).next_multiple_of(ALIGN);
         let end = self.range.start + bytes / size_of::<T>();
         self.cells.get(self.range.start..end).unwrap_or(&[])
+    }
+
+    /// Leaves the memory to the process when this value ends.
+    #[cfg(not(loom))]
+    pub(crate) fn leak(&self) {
+        self.is_leaked.store(true, Relaxed);
     }
 
     pub(crate) fn region(&self) -> Region {

@@ -16,6 +16,7 @@
 //!
 //! The next process trusts nothing that it finds: it compares the header with its own layout, and checks each entry.
 
+mod arrays;
 mod descriptor_store;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -29,6 +30,7 @@ mod region;
 mod regions;
 mod slot;
 
+pub use arrays::{ARRAY_ALIGN, Arrays, FormerArrays, FormerWords};
 pub use descriptor_store::{CHILD_ENVIRONMENT, DescriptorStore, Taken};
 pub use header::Unusable;
 pub use record::{Record, State};

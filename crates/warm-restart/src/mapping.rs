@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl, posix_fallocate};
@@ -15,6 +15,62 @@ use crate::header::Unusable;
 
 /// Bytes of the largest region.
 pub(crate) const BYTES_MAX: u64 = 1 << 36;
+/// The largest page of Linux.
+const PAGE: usize = 64 << 10;
+
+/// Sealed memory of so many bytes, all zero, to which `size` gives its size.
+pub(crate) fn sealed(
+    name: &str,
+    bytes: u64,
+    size: impl FnOnce(&OwnedFd) -> nix::Result<()>,
+) -> nix::Result<OwnedFd> {
+    let name = CString::new(name).map_err(|_| Errno::EINVAL)?;
+    if bytes > BYTES_MAX {
+        return Err(Errno::ENOMEM);
+    }
+    // No program may be executed from it; systems before Linux 6.3 do not know this seal.
+    let sealed = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let no_exec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
+    let file = match memfd_create(name.as_c_str(), sealed | no_exec) {
+        Err(Errno::EINVAL) => memfd_create(name.as_c_str(), sealed),
+        other => other,
+    }?;
+    size(&file)?;
+    let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(file)
+}
+
+/// The size of the memory of an earlier process, if it is such memory: from here on it does not change.
+pub(crate) fn sealed_bytes(file: impl AsFd) -> Result<u64, Unusable> {
+    // A mapping of a file that can be shortened kills the reader by SIGBUS. Only a memfd has seals.
+    let seals = fcntl(&file, FcntlArg::F_GET_SEALS).map_err(|_| Unusable::Unsealed)?;
+    let fixed = (SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW).bits();
+    if seals & fixed != fixed {
+        return Err(Unusable::Unsealed);
+    }
+    Ok(u64::try_from(nix::sys::stat::fstat(&file)?.st_size).unwrap_or(0))
+}
+
+/// Maps memory, from `offset` on, in place of that of some cells: whatever these contain is lost, and from now on they
+/// have what is in the memory. They begin and end at a multiple of a page. Whoever has allocated them must not get them
+/// back.
+pub(crate) fn map_in_place(cells: &[AtomicU32], file: impl AsFd, offset: u64) -> nix::Result<()> {
+    let bytes = size_of_val(cells);
+    let (Some(length), true) =
+        (NonZeroUsize::new(bytes), (cells.as_ptr().addr() | bytes) % PAGE == 0)
+    else {
+        return if bytes == 0 { Ok(()) } else { Err(Errno::EINVAL) };
+    };
+    let place = NonZeroUsize::new(cells.as_ptr().addr());
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+    // SAFETY: these pages hold the cells and nothing else, as cells begin and end with them. They stay readable and
+    // writable memory at the same addresses, of a file that cannot become shorter, and any bits are a valid
+    // `AtomicU32`. Others see the new values as they would see stores.
+    unsafe { mmap(place, length, access, flags, file, offset as i64) }?;
+    Ok(())
+}
 
 /// Mapped memory. Dropping it unmaps it; the memory lives on as long as somebody has a descriptor.
 #[derive(Debug)]
@@ -32,34 +88,14 @@ impl Mapping {
     /// Makes sealed memory of `words` words, all zero. The system reserves all of it now, so that no write fails later
     /// for lack of memory.
     pub(crate) fn create(name: &str, words: usize) -> nix::Result<(Self, OwnedFd)> {
-        let name = CString::new(name).map_err(|_| Errno::EINVAL)?;
         let bytes = words.checked_mul(8).ok_or(Errno::EINVAL)? as u64;
-        if bytes > BYTES_MAX {
-            return Err(Errno::ENOMEM);
-        }
-        // No program may be executed from it; systems before Linux 6.3 do not know this seal.
-        let sealed = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-        let no_exec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
-        let file = match memfd_create(name.as_c_str(), sealed | no_exec) {
-            Err(Errno::EINVAL) => memfd_create(name.as_c_str(), sealed),
-            other => other,
-        }?;
-        posix_fallocate(&file, 0, bytes as i64)?;
-        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
-        fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+        let file = sealed(name, bytes, |file| posix_fallocate(file, 0, bytes as i64))?;
         Ok((Self::map(&file, words)?, file))
     }
 
     /// Maps the memory of an earlier process, if it is such memory.
     pub(crate) fn of(file: impl AsFd) -> Result<Self, Unusable> {
-        // A mapping of a file that can be shortened kills the reader by SIGBUS. Only a memfd has seals.
-        let seals = fcntl(&file, FcntlArg::F_GET_SEALS).map_err(|_| Unusable::Unsealed)?;
-        let fixed = (SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW).bits();
-        if seals & fixed != fixed {
-            return Err(Unusable::Unsealed);
-        }
-        // After the check of the seals: from here on the size does not change.
-        let bytes = u64::try_from(nix::sys::stat::fstat(&file)?.st_size).unwrap_or(0);
+        let bytes = sealed_bytes(&file)?;
         if bytes == 0 || bytes % 8 != 0 || bytes > BYTES_MAX {
             return Err(Unusable::NoRegion);
         }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::arrays::{self, Arrays, FormerArrays, Kept};
 use crate::header::{self, Unusable};
 use crate::holder::{Holder, Inherited};
 use crate::message::is_name;
@@ -13,11 +16,13 @@ use crate::region::{Adopted, Region, Slot, Use};
 /// The memory of this process that outlives it.
 #[derive(Debug)]
 pub struct Regions {
-    holder: Holder,
+    holder: Arc<Holder>,
     /// What no capability has asked for yet.
     inherited: Inherited,
     /// The regions that this process has opened, by name.
     opened: BTreeMap<&'static str, Last>,
+    /// What is held of arrays, by name.
+    arrays: BTreeMap<&'static str, Arc<Mutex<Kept>>>,
     boot: u128,
     journal: Option<Journal>,
 }
@@ -84,7 +89,8 @@ impl Regions {
 
     fn with(holder: Holder, inherited: Inherited) -> Self {
         let boot = header::boot_id();
-        Self { holder, inherited, opened: BTreeMap::new(), boot, journal: None }
+        let (holder, opened, arrays) = (Arc::new(holder), BTreeMap::new(), BTreeMap::new());
+        Self { holder, inherited, opened, arrays, boot, journal: None }
     }
 
     /// The same for a process whose test capability ([`crate::probe`]) writes a journal.
@@ -154,6 +160,41 @@ impl Regions {
         report.adopted = entries.len();
         report.log(S::NAME);
         Ok(Opened { region, entries, report })
+    }
+
+    /// Has arrays of this process lie in memory that outlives it: `cells`, which are all zero, begin and end at a
+    /// multiple of [`ARRAY_ALIGN`](crate::ARRAY_ALIGN), and whose addresses are used for nothing else as long as this
+    /// process runs. Also returns the arrays of the former process, or of the last start in this one. `None`: nobody
+    /// would hold them.
+    ///
+    /// # Errors
+    /// The system has not enough memory. Some of the cells may lie in new memory; they are zero.
+    pub fn open_arrays(
+        &mut self,
+        name: &'static str,
+        cells: &[&[AtomicU32]],
+    ) -> std::io::Result<Option<(Arrays, Option<FormerArrays>)>> {
+        if !self.holder.is_somebody() {
+            return Ok(None);
+        }
+        if !self.arrays.contains_key(name) {
+            let (kept, outdated) = arrays::newest(self.take(name));
+            outdated.into_iter().for_each(|serial| self.release(name, serial));
+            self.arrays.insert(name, Arc::new(Mutex::new(kept)));
+        }
+        let kept = self.arrays.get(name).cloned().unwrap_or_default();
+        let newest = {
+            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.newest.as_ref().map(|(_, file)| Arc::clone(file))
+        };
+        let former = newest.and_then(|file| {
+            let former = FormerArrays::of(file);
+            former
+                .inspect_err(|reason| tracing::warn!("the state of {name} is lost: {reason}"))
+                .ok()
+        });
+        let arrays = Arrays::new(name, cells, (Arc::clone(&self.holder), kept))?;
+        Ok(Some((arrays, former)))
     }
 
     /// Adopts the newest memory that is usable; also returns the serial numbers of what nobody needs any more.
@@ -261,4 +302,4 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

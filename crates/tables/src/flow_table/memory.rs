@@ -291,6 +291,12 @@ impl Memory {
         [&self.lines, &self.records, &self.counters, &self.addresses].map(Aligned::whole)
     }
 
+    /// Leaves these arrays to the process when the table ends.
+    #[cfg(not(loom))]
+    pub(super) fn leak_arrays(&self) {
+        [&self.lines, &self.records, &self.counters, &self.addresses].map(Aligned::leak);
+    }
+
     /// Bytes of all arrays if all of them is in use. Lists and counters of sources do not grow with the flows.
     pub(super) fn bytes(&self) -> usize {
         let words = [&self.lines, &self.records, &self.counters, &self.addresses];

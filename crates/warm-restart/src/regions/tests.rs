@@ -31,18 +31,18 @@ impl State for NewSequences {
 }
 
 /// A supervisor, and the socket of the running child.
-struct Supervisor {
+pub(crate) struct Supervisor {
     store: DescriptorStore,
     socket: Option<OwnedFd>,
 }
 
 impl Supervisor {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { store: DescriptorStore::of("test"), socket: None }
     }
 
     /// The child, after the end of the last one.
-    fn start(&mut self) -> Regions {
+    pub(crate) fn start(&mut self) -> Regions {
         if let Some(socket) = self.socket.take() {
             receive_all(&mut self.store, &socket);
         }
@@ -52,7 +52,7 @@ impl Supervisor {
         Regions::with(holder, inherited)
     }
 
-    fn names(&mut self) -> Vec<String> {
+    pub(crate) fn names(&mut self) -> Vec<String> {
         if let Some(socket) = &self.socket {
             receive_all(&mut self.store, socket);
         }
