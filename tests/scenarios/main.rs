@@ -25,6 +25,7 @@ mod discovery;
 mod dpdk;
 mod ecmp;
 mod flood;
+mod flow_adoption;
 mod fragments;
 mod frr;
 mod host_interface;

@@ -58,7 +58,7 @@ pub(crate) fn sealed_bytes(file: impl AsFd) -> Result<u64, Unusable> {
 pub(crate) fn map_in_place(cells: &[AtomicU32], file: impl AsFd, offset: u64) -> nix::Result<()> {
     let bytes = size_of_val(cells);
     let (Some(length), true) =
-        (NonZeroUsize::new(bytes), (cells.as_ptr().addr() | bytes) % PAGE == 0)
+        (NonZeroUsize::new(bytes), (cells.as_ptr().addr() | bytes).is_multiple_of(PAGE))
     else {
         return if bytes == 0 { Ok(()) } else { Err(Errno::EINVAL) };
     };

@@ -87,6 +87,14 @@ impl Regions {
         Self::with(Holder::nobody(), Vec::new())
     }
 
+    /// The memory of a process whose supervisor has the other end of this socket
+    /// ([`DescriptorStore::connect`](crate::DescriptorStore::connect)).
+    #[must_use]
+    pub fn of_child(socket: OwnedFd) -> Self {
+        let (holder, inherited) = Holder::child(socket);
+        Self::with(holder, inherited)
+    }
+
     fn with(holder: Holder, inherited: Inherited) -> Self {
         let boot = header::boot_id();
         let (holder, opened, arrays) = (Arc::new(holder), BTreeMap::new(), BTreeMap::new());
@@ -169,10 +177,10 @@ impl Regions {
     ///
     /// # Errors
     /// The system has not enough memory. Some of the cells may lie in new memory; they are zero.
-    pub fn open_arrays(
+    pub fn open_arrays<'a>(
         &mut self,
         name: &'static str,
-        cells: &[&[AtomicU32]],
+        cells: impl FnOnce() -> Vec<&'a [AtomicU32]>,
     ) -> std::io::Result<Option<(Arrays, Option<FormerArrays>)>> {
         if !self.holder.is_somebody() {
             return Ok(None);
@@ -193,7 +201,7 @@ impl Regions {
                 .inspect_err(|reason| tracing::warn!("the state of {name} is lost: {reason}"))
                 .ok()
         });
-        let arrays = Arrays::new(name, cells, (Arc::clone(&self.holder), kept))?;
+        let arrays = Arrays::new(name, &cells(), (Arc::clone(&self.holder), kept))?;
         Ok(Some((arrays, former)))
     }
 

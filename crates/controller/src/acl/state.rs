@@ -56,6 +56,8 @@ pub(super) fn add_flows(flows: &FlowFacts<'_>, state: &mut Map<String, Value>) {
             ("evicted-flows", number(it.evicted)),
             ("refused-packets", number(it.refused)),
             ("source-limited-packets", number(it.source_limited)),
+            ("adopted-flows", number(it.adopted)),
+            ("left-out-flows", number(it.left_out)),
             ("state", list(states)),
         ])
     };

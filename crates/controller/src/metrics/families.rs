@@ -104,12 +104,14 @@ pub(super) fn limits(page: &mut Page<'_>, all: &[v1::LimitState]) -> fmt::Result
 pub(super) fn flows(page: &mut Page<'_>, all: &[v1::FlowCounts]) -> fmt::Result {
     type Count = fn(&v1::FlowCounts) -> u64;
     const LIMITED: &str = "Packets dropped because their source had as many flows as it may have";
-    let families: [(&str, &str, Count); 5] = [
+    let families: [(&str, &str, Count); 7] = [
         ("flows_created", "Flows that stateful rules have admitted", |it| it.created),
         ("flows_expired", "Flows that have ended by their timeout", |it| it.expired),
         ("flows_evicted", "Flows that gave way because the table was nearly full", |it| it.evicted),
         ("flows_refused", "Packets dropped because the flow table was full", |it| it.refused),
         ("flows_source_limited", LIMITED, |it| it.source_limited),
+        ("flows_adopted", "Flows of the last forwarder that go on", |it| it.adopted),
+        ("flows_left_out", "Flows of the last forwarder that do not go on", |it| it.left_out),
     ];
     for (name, help, count) in families {
         let samples = all.iter().map(|it| ([("family", format!("ipv{}", it.family))], count(it)));

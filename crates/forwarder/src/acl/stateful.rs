@@ -23,6 +23,7 @@ mod settle;
 mod sip;
 mod spliced;
 mod syn_ack;
+mod upkeep;
 
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, Fields, LaneSet, flags};
@@ -386,15 +387,5 @@ impl<F: Family> AclNode<F> {
                 Fate::Rules
             }
         }
-    }
-
-    /// Ends flows that are due: the node of one place does it for all of its worker. Whether more are left.
-    pub(super) fn maintain(&mut self, cx: &mut Context<'_>) -> bool {
-        if !(F::IS_IP4 && self.place.is_input()) {
-            return false;
-        }
-        let now = self.shared.flows.now(cx.now);
-        self.shared.flows.expectations().sweep(now.tick);
-        tracker(cx).is_some_and(|tracker| tracker.maintain(now))
     }
 }

@@ -2,6 +2,7 @@
 //! Workers never wait for it.
 
 mod acl;
+mod adoption;
 mod advertising;
 mod apply;
 mod apply_ports;

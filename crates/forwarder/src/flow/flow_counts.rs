@@ -18,6 +18,10 @@ pub struct FlowCounts {
     pub refused: Counter,
     /// Packets dropped because their source had as many flows as it may have.
     pub source_limited: Counter,
+    /// Flows of a former process that were adopted.
+    pub adopted: Counter,
+    /// Flows of a former process that were left out.
+    pub left_out: Counter,
     /// Flows that were cleared.
     pub(super) removed: Counter,
     /// Which call of [`Flows::clear`](super::flows::Flows::clear) or
@@ -34,4 +38,6 @@ pub struct FlowSums {
     pub evicted: u64,
     pub refused: u64,
     pub source_limited: u64,
+    pub adopted: u64,
+    pub left_out: u64,
 }

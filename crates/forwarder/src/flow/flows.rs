@@ -10,6 +10,7 @@ use stoa_engine::quiescence::Quiescence;
 use stoa_tables::flow_table::{FlowCapacity, FlowError, FlowReader, FlowTable, Secret};
 use stoa_tables::lpm::Kernel;
 
+use super::adoption::Adoption;
 use super::alg::{AlgFlows, Expectations};
 pub use super::flow_counts::{FlowCounts, FlowSums};
 use super::limits::FlowLimits;
@@ -64,6 +65,7 @@ pub struct Flows {
     expectations: Expectations,
     limits: FlowLimits,
     nat64_hosts: Hosts,
+    adoption: Adoption,
 }
 
 /// How many flows fit.
@@ -148,6 +150,7 @@ impl Flows {
             expectations: Expectations::new(random::<1>()[0] as u32),
             limits: FlowLimits::new(workers, [random(), random()]),
             nat64_hosts: Hosts::new().map_err(|_| FlowError::Capacity(HOSTS as u64))?,
+            adoption: Adoption::default(),
         })
     }
 
@@ -262,6 +265,19 @@ impl Flows {
         &self.exports
     }
 
+    /// The adoption of flows of a former process.
+    #[inline(always)]
+    pub fn adoption(&self) -> &Adoption {
+        &self.adoption
+    }
+
+    /// Lines, records, counters and addresses of both families, for whoever maps other memory in their place: see
+    /// [`FlowTable::leak_arrays`].
+    pub fn leak_arrays(&self) -> Vec<&[AtomicU32]> {
+        let tables = [&self.four, &self.six];
+        tables.iter().flat_map(|family| family.reader.leak_arrays()).collect()
+    }
+
     /// The limits of hosts, prefixes, zones and VRFs.
     #[inline(always)]
     pub fn limits(&self) -> &FlowLimits {
@@ -309,6 +325,8 @@ impl Flows {
             evicted: sum.evicted + it.evicted.get(),
             refused: sum.refused + it.refused.get(),
             source_limited: sum.source_limited + it.source_limited.get(),
+            adopted: sum.adopted + it.adopted.get(),
+            left_out: sum.left_out + it.left_out.get(),
         })
     }
 

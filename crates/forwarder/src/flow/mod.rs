@@ -9,6 +9,7 @@
 //!   (RFC 6946) is a whole packet.
 //! - If the extension headers cannot be read, the protocol is the next header of the IPv6 header.
 
+pub mod adoption;
 pub mod alg;
 pub mod column;
 #[cfg(target_arch = "x86_64")]

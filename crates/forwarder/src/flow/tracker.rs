@@ -3,6 +3,7 @@
 //! A flow admits replies and passes output lists only once one of its packets has passed them ([`verdict`]). So a flow
 //! whose first packet does not leave the router opens no way for others.
 
+mod adopted;
 mod alg;
 mod answer;
 mod calls;
@@ -79,6 +80,8 @@ pub enum Opened {
 pub struct FlowTracker {
     four: Side,
     six: Side,
+    /// Whether it has adopted what it should of a former process.
+    has_adopted: bool,
 }
 
 impl FlowTracker {
@@ -86,6 +89,7 @@ impl FlowTracker {
         Self {
             four: Side::new(flows, worker, four, true),
             six: Side::new(flows, worker, six, false),
+            has_adopted: false,
         }
     }
 
@@ -93,6 +97,11 @@ impl FlowTracker {
     #[inline(always)]
     pub fn of(&mut self, is_ip4: bool) -> &mut Side {
         if is_ip4 { &mut self.four } else { &mut self.six }
+    }
+
+    /// Whether it has not yet adopted flows of a former process: asked once.
+    pub fn begins_adoption(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_adopted, true)
     }
 
     /// Ends flows that are due, some of them; whether more are left for another call.

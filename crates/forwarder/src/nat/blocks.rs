@@ -9,6 +9,7 @@
 //! hash. The blocks of a subscriber are those with its name, at its home address, or, if that was full, at one of the
 //! next ones.
 
+mod claimed;
 mod owned;
 mod range;
 mod refused;

@@ -7,6 +7,7 @@
 //! translated has the flag [`TRANSLATED`](stoa_engine::vector::flags::TRANSLATED), so that an ICMP error about it
 //! quotes and reaches its sender.
 
+mod adopt;
 mod alg;
 mod allocate;
 #[cfg(target_arch = "x86_64")]
@@ -310,7 +311,7 @@ impl Nat {
     }
 
     /// Whether flows with a number go on.
-    fn has_number(&self, number: u32) -> bool {
+    pub(crate) fn has_number(&self, number: u32) -> bool {
         self.numbers.binary_search(&number).is_ok()
     }
 

@@ -7,7 +7,7 @@ use stoa_engine::counters::Counter;
 use stoa_tables::flow_table::{FlowEntry, Tuple};
 
 use super::block_events::{Event, EventKind};
-use super::blocks::{NoBlock, Refused, Search};
+use super::blocks::{BlockRange, Blocks, NoBlock, Refused, Search, Subscriber};
 use super::mappings::{Ending, MappingOwner, Mappings, RemotePeers};
 use super::{Filtering, Nat};
 use crate::flow::flows::{Flows, Now, random};
@@ -135,6 +135,17 @@ impl NatWorker {
             self.block_events.push(search.refusal(kind));
         }
         found
+    }
+
+    /// Holds a certain block, whose number comes first, for a subscriber.
+    pub(super) fn claim_block(
+        &mut self,
+        (blocks, range): (&Blocks, &BlockRange),
+        (id, subscriber, protocol): (u32, Subscriber, u8),
+        now: Now,
+    ) -> bool {
+        let (of, by) = ((subscriber, protocol), (self.number, (now.tick, now.ms)));
+        blocks.claim((range, id), of, by, &mut self.block_events)
     }
 
     /// Ends mappings without flows, and flows whose policy, static mapping or lease has gone. Whether to go on soon.

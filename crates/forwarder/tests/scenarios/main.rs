@@ -15,6 +15,7 @@ mod acl_stateful;
 mod acl_stateful_attacks;
 mod acl_stateful_changes;
 mod address_conflicts;
+mod adoption;
 mod advertising;
 mod alg_ftp;
 mod alg_pptp;

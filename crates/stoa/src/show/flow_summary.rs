@@ -69,6 +69,8 @@ fn families(all: &SummarizeFlowsReply) -> Table {
         ">evicted",
         ">refused: table full",
         ">source limit",
+        ">adopted",
+        ">left out",
     ];
     let mut table = table(&columns);
     for it in &all.families {
@@ -82,6 +84,8 @@ fn families(all: &SummarizeFlowsReply) -> Table {
             count(it.evicted),
             count(it.refused),
             count(it.source_limited),
+            count(it.adopted),
+            count(it.left_out),
         ]);
     }
     table
@@ -152,6 +156,8 @@ fn to_json(all: &SummarizeFlowsReply) -> Value {
             "evicted": it.evicted,
             "refused": it.refused,
             "source_limited": it.source_limited,
+            "adopted": it.adopted,
+            "left_out": it.left_out,
         })
     };
     let mut json = json!({

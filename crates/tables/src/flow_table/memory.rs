@@ -294,7 +294,8 @@ impl Memory {
     /// Leaves these arrays to the process when the table ends.
     #[cfg(not(loom))]
     pub(super) fn leak_arrays(&self) {
-        [&self.lines, &self.records, &self.counters, &self.addresses].map(Aligned::leak);
+        let Self { lines, records, counters, addresses, .. } = self;
+        [lines, records, counters, addresses].into_iter().for_each(Aligned::leak);
     }
 
     /// Bytes of all arrays if all of them is in use. Lists and counters of sources do not grow with the flows.

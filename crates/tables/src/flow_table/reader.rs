@@ -115,6 +115,14 @@ pub struct FlowReader {
 }
 
 impl FlowReader {
+    /// The arrays of the table ([`FlowTable::arrays`](super::FlowTable::arrays)), for whoever maps other memory in
+    /// their place. The addresses stay in use when the table ends: an allocator would expect its own memory there.
+    #[cfg(not(loom))]
+    pub fn leak_arrays(&self) -> [&[core::sync::atomic::AtomicU32]; 4] {
+        self.memory.leak_arrays();
+        self.memory.arrays()
+    }
+
     pub(super) fn new(memory: Arc<Memory>) -> Self {
         Self { memory, kernel: Self::of_table(Kernel::detect()) }
     }

@@ -82,14 +82,6 @@ impl FlowTable {
         self.memory.arrays()
     }
 
-    /// The same, for whoever maps other memory in their place. The addresses stay in use when the table ends: an
-    /// allocator would expect its own memory there.
-    #[cfg(not(loom))]
-    pub fn leak_arrays(&self) -> [&[core::sync::atomic::AtomicU32]; 4] {
-        self.memory.leak_arrays();
-        self.memory.arrays()
-    }
-
     /// The memory that look-ups read, for advice about huge pages.
     pub fn regions(&self) -> [Region; 5] {
         self.memory.regions()

@@ -151,6 +151,7 @@ impl Capability for AccessListState {
         },
         tick: |state| {
             state.write_acl_log();
+            state.tick_kept_flows();
             state.tick_syn_cookies();
         },
         limits: |state, limits| {
@@ -177,6 +178,11 @@ impl AccessListState {
     /// The number of rules of all lists.
     pub(super) fn rules(&self) -> usize {
         self.lists.values().map(|list| list.len()).sum()
+    }
+
+    /// The numbers of zones, with their names.
+    pub(super) fn zone_numbers(&self) -> impl Iterator<Item = (u8, &str)> {
+        self.zones.numbered()
     }
 
     /// The counters of packets that match no rule of a set: those that it has, or new ones.

@@ -172,8 +172,18 @@ impl ForwarderState {
     pub fn flow_counts(&self) -> Vec<v1::FlowCounts> {
         let of = |family: u32| {
             let sums = self.shared.flows.sums(family == 4);
-            let FlowSums { created, expired, evicted, refused, source_limited } = sums;
-            v1::FlowCounts { family, created, expired, evicted, refused, source_limited }
+            let FlowSums { created, expired, evicted, refused, source_limited, .. } = sums;
+            let (adopted, left_out) = (sums.adopted, sums.left_out);
+            v1::FlowCounts {
+                family,
+                created,
+                expired,
+                evicted,
+                refused,
+                source_limited,
+                adopted,
+                left_out,
+            }
         };
         [4, 6].map(of).into()
     }

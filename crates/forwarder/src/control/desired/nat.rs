@@ -198,15 +198,17 @@ fn prefix_message(it: Prefix4) -> v1::Prefix {
 }
 
 impl NatPolicy {
-    /// Whether flows go on with another one: limits of subscribers, gateways, who may ask for mappings and ports of the
-    /// router may differ, and whether refusals are silent.
+    /// Whether flows go on with another one.
     pub(in crate::control) fn is_same_translation(&self, other: &Self) -> bool {
-        let of = |it: &Self| {
-            let blocks = it.blocks.as_ref().map(NatBlocks::without_limits);
-            let (quotas, algs, port_control, own_ports) = Default::default();
-            Self { blocks, quotas, is_silent: false, algs, port_control, own_ports, ..it.clone() }
-        };
-        self == other || of(self) == of(other)
+        self == other || self.translation() == other.translation()
+    }
+
+    /// What must stay as it is for flows to go on: neither limits of subscribers, gateways, who may ask for mappings
+    /// and ports of the router, nor whether refusals are silent.
+    pub(in crate::control) fn translation(&self) -> Self {
+        let blocks = self.blocks.as_ref().map(NatBlocks::without_limits);
+        let (quotas, algs, port_control, own_ports) = Default::default();
+        Self { blocks, quotas, is_silent: false, algs, port_control, own_ports, ..self.clone() }
     }
 
     /// As a message of the contract, with all defaults filled in.

@@ -8,6 +8,7 @@ mod active;
 mod blocks;
 mod history;
 mod listing;
+mod numbers;
 mod pcp;
 mod service;
 mod whois;
@@ -31,6 +32,7 @@ use crate::punt::Class;
 use active::{ActiveMapping, ActivePolicy};
 use blocks::ActiveBlocks;
 use history::History;
+use numbers::Numbers;
 use pcp::PcpServer;
 
 /// Policies and mappings in force.
@@ -42,7 +44,6 @@ pub(super) struct NatState {
     external: BTreeSet<u32>,
     /// The external interfaces of NAT64.
     external64: BTreeSet<u32>,
-    last_number: u32,
     epoch: u32,
     /// Blocks of ports, also those whose policy has gone, while any of them is used.
     blocks: Vec<ActiveBlocks>,
@@ -83,14 +84,6 @@ impl Capability for NatState {
 
     fn start(_: &Start<'_>) -> Self {
         Self::default()
-    }
-}
-
-impl NatState {
-    fn next_number(&mut self) -> u32 {
-        // 0: none. Numbers come back after 2^32 changes.
-        self.last_number = self.last_number.wrapping_add(1).max(1);
-        self.last_number
     }
 }
 
@@ -235,15 +228,13 @@ impl ForwarderState {
 
     /// Takes what is desired as what is in force. What stays as it is keeps its number and its counters.
     fn number_nat(&mut self, mut policies: Vec<ActivePolicy>, mut mappings: Vec<ActiveMapping>) {
-        let nat = &mut self.capabilities.nat;
+        let nat = &self.capabilities.nat;
+        let mut taken = Numbers::default();
         for policy in &mut policies {
-            let former = nat.policies.iter().find(|it| it.is_same(policy)).cloned();
-            match former {
-                Some(former) => {
-                    (policy.number, policy.counts) = (former.number, former.counts);
-                    policy.quota = former.quota;
-                }
-                None => policy.number = nat.next_number(),
+            if let Some(former) = nat.policies.iter().find(|it| it.is_same(policy)) {
+                (policy.number, policy.counts) = (former.number, former.counts.clone());
+                policy.quota = former.quota;
+                taken.take(policy.number);
             }
         }
         number_quotas(&mut policies, &nat.policies);
@@ -253,10 +244,15 @@ impl ForwarderState {
         for mapping in &mut mappings {
             if let Some(former) = known.get(&key(mapping)) {
                 mapping.follow(former);
+                mapping.numbers().for_each(|it| taken.take(it));
             }
-            let numbers = [&mut mapping.number].into_iter().chain(&mut mapping.backends);
-            numbers.filter(|it| **it == 0).for_each(|it| *it = nat.next_number());
         }
+        for policy in policies.iter_mut().filter(|it| it.number == 0) {
+            let vrf = self.interface(policy.interface).and_then(|it| self.vrfs.get(it.vrf));
+            policy.number = taken.of_policy(policy, vrf.map_or("", |it| &it.name));
+        }
+        mappings.iter_mut().for_each(|it| taken.of_mapping(it));
+        let nat = &mut self.capabilities.nat;
         (nat.policies, nat.mappings) = (policies, mappings);
         nat.epoch = nat.epoch.wrapping_add(1);
     }

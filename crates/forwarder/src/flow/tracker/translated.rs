@@ -1,5 +1,7 @@
 //! Translated flows: they have a second key, and belong to a policy or a static mapping of address translation.
 
+use std::sync::atomic::{Ordering, compiler_fence};
+
 use stoa_engine::clock;
 use stoa_tables::flow_table::{
     Created, Direction, FlowEntry, FlowKey, Kind as Memory, Match, NewFlow, Tuple,
@@ -45,11 +47,15 @@ pub struct Uses {
 impl Uses {
     /// Those of a flow; 0s: it is not translated.
     pub fn of(flow: &FlowEntry<'_>) -> Self {
-        let word = flow.spare(1).unwrap_or(0);
+        Self::of_words([0, 1].map(|at| flow.spare(at).unwrap_or(0)))
+    }
+
+    /// Those of a flow with these spare words.
+    pub fn of_words([number, word]: [u32; 2]) -> Self {
         let id = (word & !(INBOUND | BLOCK | BOTH)).checked_sub(1);
         let is_block = word & BLOCK != 0;
         Self {
-            number: flow.spare(0).unwrap_or(0),
+            number,
             mapping: id.filter(|_| !is_block),
             block: id.filter(|_| is_block),
             is_inbound: word & INBOUND != 0,
@@ -297,8 +303,10 @@ impl Side {
         // Without the destination that it keeps, there is none.
         let direction = if uses.is_inbound { Direction::Reply } else { Direction::Original };
         let stays = destination_stays(&flow, direction);
-        flow.set_spare(0, number);
         flow.set_spare(1, word | if stays { 0 } else { BOTH });
+        // A process that is killed before this leaves a flow of no policy.
+        compiler_fence(Ordering::Release);
+        flow.set_spare(0, number);
     }
 
     /// The flow of the first one of the packet of a later fragment, if that has passed.

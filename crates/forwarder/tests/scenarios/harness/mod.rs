@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 use stoa_forwarder::control::{ApplyError, Forwarder, ForwarderState, Limits};
+use stoa_warm_restart::Regions;
 
 pub use frames::*;
 pub use learned::LearnedMessage;
@@ -58,8 +59,18 @@ impl Lab {
 
     /// The same with other limits and wires.
     pub fn with(setup: &Setup, limits: Limits, wire: impl Fn(&str) -> Arc<Wire>) -> Self {
+        Self::with_regions(setup, limits, Regions::in_this_process(), wire)
+    }
+
+    /// The same with memory that outlives the forwarder.
+    pub fn with_regions(
+        setup: &Setup,
+        limits: Limits,
+        regions: Regions,
+        wire: impl Fn(&str) -> Arc<Wire>,
+    ) -> Self {
         let wires = Wires::default();
-        let forwarder = Forwarder::new(limits, wire::opener(&wires));
+        let forwarder = Forwarder::new(limits, wire::opener(&wires)).with_regions(regions);
         let (drops, nodes) = Default::default();
         let mut lab = Self { forwarder, wires, sent: 0, drops, nodes };
         let host_interfaces =

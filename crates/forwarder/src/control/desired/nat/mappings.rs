@@ -199,8 +199,13 @@ impl NatMapping {
 
     /// Whether flows of a backend go on with another one, as far as it has this backend.
     pub(in crate::control) fn is_same_service(&self, other: &Self) -> bool {
-        let of = |it: &Self| Self { backends: Vec::new(), is_by_source: false, ..it.clone() };
-        !self.backends.is_empty() && !other.backends.is_empty() && of(self) == of(other)
+        let has_backends = !self.backends.is_empty() && !other.backends.is_empty();
+        has_backends && self.service() == other.service()
+    }
+
+    /// What must stay as it is for flows of a backend to go on.
+    pub(in crate::control) fn service(&self) -> Self {
+        Self { backends: Vec::new(), is_by_source: false, ..self.clone() }
     }
 
     pub(super) fn path(&self) -> String {

@@ -1,0 +1,40 @@
+//! What a worker does for its flows between packets.
+
+use stoa_engine::Context;
+
+use super::{AclNode, Family, OfWorker, tracker};
+use crate::flow::adoption;
+use crate::flow::flows::Now;
+
+impl<F: Family> AclNode<F> {
+    /// Adopts the flows of a former process that are of this worker.
+    #[cold]
+    fn adopt(&self, cx: &mut Context<'_>, now: Now) {
+        let (shared, reader, workers) = (&*self.shared, cx.reader, cx.workers());
+        let (nat, policy) = (&**shared.nat.read(reader), shared.acls.read(reader).policy());
+        let Some(OfWorker { flows, nat: worker, .. }) = cx.local::<OfWorker>() else { return };
+        let Some(tracker) = flows.as_mut() else { return };
+        if !tracker.begins_adoption() {
+            return;
+        }
+        let adoption = shared.flows.adoption();
+        if let Some(wanted) = adoption.wanted() {
+            let of_all = (&*shared.flows, nat, policy);
+            adoption::adopt(&wanted, of_all, (tracker, worker), (workers, now));
+        }
+        adoption.note_done();
+    }
+
+    /// Ends flows that are due: the node of one place does it for all of its worker. Whether more are left.
+    pub(in crate::acl) fn maintain(&mut self, cx: &mut Context<'_>) -> bool {
+        if !(F::IS_IP4 && self.place.is_input()) {
+            return false;
+        }
+        let now = self.shared.flows.now(cx.now);
+        if self.shared.flows.adoption().is_wanted() {
+            self.adopt(cx, now);
+        }
+        self.shared.flows.expectations().sweep(now.tick);
+        tracker(cx).is_some_and(|tracker| tracker.maintain(now))
+    }
+}

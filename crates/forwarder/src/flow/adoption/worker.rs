@@ -1,0 +1,105 @@
+//! The part of a worker.
+
+use std::time::Instant;
+
+use stoa_tables::flow_table::{FormerFlow, Reading};
+
+use super::{FormerFlows, LeftOut, Wanted};
+use crate::acl::Policy;
+use crate::flow::flows::{Flows, Now};
+use crate::flow::tracker::{FlowTracker, Side};
+use crate::nat::{Nat, NatWorker};
+
+/// Adopts the flows of this worker, whose owner was the worker of its number, or of another one if there are fewer
+/// workers now. `policy`: the rules in force; `None`: flows are not followed.
+pub fn adopt(
+    wanted: &Wanted,
+    (flows, nat, policy): (&Flows, &Nat, Option<Policy>),
+    (tracker, worker): (&mut FlowTracker, &mut NatWorker),
+    (workers, now): (usize, Now),
+) {
+    let Some(policy) = policy else { return };
+    // IPv6 flows are those of rules alone.
+    let families = if policy.is_stateful { &[true, false][..] } else { &[true] };
+    for is_ip4 in families {
+        let side = tracker.of(*is_ip4);
+        let mut of = Adopting {
+            former: &wanted.former,
+            until: wanted.until,
+            flows,
+            nat,
+            // Other rules than these have admitted them.
+            epoch: policy.epoch.wrapping_sub(1),
+            workers,
+            side,
+            worker: &mut *worker,
+            now,
+        };
+        of.adopt_all(*is_ip4);
+    }
+}
+
+struct Adopting<'a> {
+    former: &'a FormerFlows,
+    until: Instant,
+    flows: &'a Flows,
+    nat: &'a Nat,
+    epoch: u16,
+    workers: usize,
+    side: &'a mut Side,
+    worker: &'a mut NatWorker,
+    now: Now,
+}
+
+impl Adopting<'_> {
+    fn adopt_all(&mut self, is_ip4: bool) {
+        let (former, until) = (self.former, self.until);
+        self.side.begin();
+        let is_first = self.side.worker() == 0;
+        let is_complete = former.read(is_ip4, until, |reading| match reading {
+            Reading::Flow(flow) => self.adopt_own(&flow),
+            // Whose it was is not known.
+            Reading::Damaged if is_first => self.leave_out(LeftOut::Damaged),
+            Reading::Damaged => {}
+        });
+        if !is_complete && is_first {
+            // How many there are is not known.
+            self.leave_out(LeftOut::Late);
+        }
+    }
+
+    fn is_own(&self, flow: &FormerFlow) -> bool {
+        usize::from(flow.owner) % self.workers.max(1) == self.side.worker()
+    }
+
+    fn adopt_own(&mut self, flow: &FormerFlow) {
+        if !self.is_own(flow) {
+            return;
+        }
+        match self.former.translate(flow).and_then(|flow| self.create(&flow)) {
+            Ok(()) => self.side.note_adopted(),
+            Err(why) => self.leave_out(why),
+        }
+    }
+
+    fn create(&mut self, flow: &FormerFlow) -> Result<(), LeftOut> {
+        self.side.check_former(flow, self.now)?;
+        let uses = match flow.reply_key {
+            None => None,
+            Some(reply) => {
+                let claimed = self.worker.claim((self.flows, self.nat), (flow, &reply), self.now);
+                Some(claimed.ok_or(LeftOut::Translation)?)
+            }
+        };
+        let is_there = self.side.adopt(flow, uses, self.epoch);
+        if let (false, Some(uses)) = (is_there, uses) {
+            self.worker.unclaim(self.flows, (flow, uses), self.now);
+        }
+        is_there.then_some(()).ok_or(LeftOut::Room)
+    }
+
+    fn leave_out(&self, why: LeftOut) {
+        self.flows.adoption().leave_out(why);
+        self.side.note_left_out();
+    }
+}

@@ -1,0 +1,63 @@
+//! Flows of a former process ([`crate::flow::adoption`]).
+
+use stoa_tables::flow_table::{Created, FormerFlow, NewFlow};
+
+use super::spliced::SPLICED;
+use super::{Side, Uses};
+use crate::flow::adoption::LeftOut;
+use crate::flow::flows::Now;
+use crate::flow::profiles::without_profile;
+use crate::flow::timeouts::Class;
+
+impl Side {
+    /// Whether a flow of a former process can go on.
+    ///
+    /// # Errors
+    /// Why it is left out.
+    pub fn check_former(&self, flow: &FormerFlow, now: Now) -> Result<(), LeftOut> {
+        if usize::from(without_profile(flow.class)) >= Class::ALL.len()
+            || flow.key.is_ip6() == self.is_ip4
+        {
+            return Err(LeftOut::Damaged);
+        }
+        if flow.flags & SPLICED != 0 {
+            return Err(LeftOut::Altered);
+        }
+        let idle = now.tick.wrapping_sub(flow.past.seen);
+        let timeout = self.profiles.timeouts[usize::from(flow.class)];
+        if idle < timeout { Ok(()) } else { Err(LeftOut::Expired) }
+    }
+
+    /// Creates a flow that a former process had, with what it uses if it is translated. Limits count it and refuse
+    /// nothing. `epoch`: of rules that are in force no longer. Whether there was room.
+    pub fn adopt(&mut self, flow: &FormerFlow, uses: Option<Uses>, epoch: u16) -> bool {
+        let FormerFlow { class, flags, zone_pair, tcp, past, .. } = *flow;
+        let new = NewFlow {
+            epoch,
+            class,
+            flags,
+            zone_pair,
+            tcp,
+            ..NewFlow::new(flow.key, flow.reply_key)
+        };
+        let timeout = self.profiles.timeouts[usize::from(class)];
+        let look = past.seen.wrapping_add(timeout.min(1 << 30));
+        let Ok(Created::New(id)) = self.owner.adopt(&new, &past, look) else { return false };
+        if let Some(uses) = uses {
+            self.flows.note_translated(true);
+            self.note_uses(id, uses);
+        }
+        self.recount(id);
+        true
+    }
+
+    /// A flow was adopted.
+    pub fn note_adopted(&self) {
+        self.count(|counts| counts.adopted.add(1));
+    }
+
+    /// A flow was left out.
+    pub fn note_left_out(&self) {
+        self.count(|counts| counts.left_out.add(1));
+    }
+}
