@@ -157,7 +157,8 @@ fn translated_flows_keep_their_external_ports() {
         }
         let syn_ack =
             segment((host4(2), our4(2)), (80, 6000), (500, 101), flag::SYN | flag::ACK, 0);
-        assert_eq!(passed(&mut lab, 2, &syn_ack, "west").ports, Some((80, 6000)));
+        let back = passed(&mut lab, 2, &syn_ack, "west");
+        assert_eq!(back.addresses(), (host4(2).to_string(), host4(1).to_string()));
         assert_eq!([port(&mut lab, 1), port(&mut lab, 3)], ports);
         // A new host cannot get a port that is taken, and mappings are those of before.
         let more = |lab: &mut Lab, host| {
