@@ -127,3 +127,6 @@ impl Adoption {
         LeftOut::ALL.map(|why| (why, self.left_out[why as usize].load(Ordering::Relaxed)))
     }
 }
+
+#[cfg(test)]
+mod tests;
