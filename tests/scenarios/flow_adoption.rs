@@ -142,12 +142,12 @@ fn a_download_and_an_idle_connection_survive_kills() -> Result<()> {
         let four = &summary["families"][0];
         assert_eq!((&four["adopted"], &four["left_out"]), (&json!(2), &json!(0)), "{summary}");
     }
-    std::fs::write(&done, "")?;
+    scratch.write("done", "")?;
     let (_, log, is_well) = download.finish(DEADLINE)?;
     assert!(is_well, "{log}");
     let (printed, log, is_well) = idle.finish(DEADLINE)?;
     assert!(is_well && printed.contains("echo"), "{printed}{log}");
-    let body = std::fs::read(&body)?;
+    let body = std::fs::read(&body).unwrap_or_default();
     let (numbers, rest) = body.as_chunks::<NUMBER>();
     assert!(rest.is_empty() && !numbers.is_empty());
     let is_right = |(at, number): (usize, &[u8; NUMBER])| u64::from_be_bytes(*number) == at as u64;

@@ -96,8 +96,8 @@ fn start(store: &mut DescriptorStore) -> (Child, OwnedFd) {
 
 /// What the next process reads.
 fn read(regions: &mut Regions) -> Vec<FormerFlow> {
-    let table = FlowTable::new(&CAPACITY, &Secret([4; 64])).unwrap();
-    let opened = regions.open_arrays("flows", || table.reader().leak_arrays().to_vec()).unwrap();
+    let reader = FlowTable::new(&CAPACITY, &Secret([4; 64])).unwrap().reader();
+    let opened = regions.open_arrays("flows", || reader.leak_arrays().to_vec()).unwrap();
     let former = FormerTable::of(&CAPACITY).unwrap();
     let words = opened.unwrap().1.unwrap().with_words(former.words()).unwrap();
     let mut all = Vec::new();

@@ -7,6 +7,7 @@ use stoa_engine::clock;
 use stoa_tables::flow_table::FlowCapacity;
 use stoa_warm_restart::{Arrays, FormerArrays, Regions};
 
+use super::capability::{Capability, Start, Verbs};
 use super::forwarder_state::ForwarderState;
 use crate::acl::flow_vrf;
 use crate::flow::adoption::head::{self, Names};
@@ -31,9 +32,21 @@ pub(super) struct KeptFlows {
     written: Option<Instant>,
 }
 
+impl Capability for KeptFlows {
+    const VERBS: Verbs = Verbs {
+        done: ForwarderState::keep_flows,
+        tick: ForwarderState::tick_kept_flows,
+        ..Verbs::NONE
+    };
+
+    fn start(start: &Start<'_>) -> Self {
+        Self::open(start.flows, &mut start.regions())
+    }
+}
+
 impl KeptFlows {
     /// Puts new tables into memory that the supervisor can hold. Without it, flows end with this process.
-    pub(super) fn open(flows: &Flows, regions: &mut Regions) -> Self {
+    fn open(flows: &Flows, regions: &mut Regions) -> Self {
         let capacity = |is_ip4| {
             let [one, translated] = [false, true].map(|it| flows.capacity_of(is_ip4, it));
             match is_ip4 {
@@ -73,27 +86,29 @@ impl KeptFlows {
 impl ForwarderState {
     /// A configuration is in force, and ports do not receive by it yet. With the first one, the flows of the former
     /// forwarder are adopted.
-    pub(super) fn keep_flows(&mut self) {
-        if self.kept_flows.arrays.is_none() {
+    fn keep_flows(&mut self) {
+        if self.capabilities.kept_flows.arrays.is_none() {
             return;
         }
         let mut names = Names::default();
         self.vrfs.iter().for_each(|(_, it)| names.add_vrf(flow_vrf(it.id), &it.name));
         self.capabilities.acl.zone_numbers().for_each(|(zone, name)| names.add_zone(zone, name));
-        self.kept_flows.follow_names(names);
-        if self.kept_flows.is_held {
+        self.capabilities.kept_flows.follow_names(names);
+        if self.capabilities.kept_flows.is_held {
             return;
         }
         self.adopt_flows();
-        self.kept_flows.is_held = true;
+        self.capabilities.kept_flows.is_held = true;
         // From now on, the next process finds these flows and not the former ones.
-        self.kept_flows.arrays.iter().for_each(Arrays::hold);
+        self.capabilities.kept_flows.arrays.iter().for_each(Arrays::hold);
     }
 
     fn adopt_flows(&mut self) {
-        let Some(former) = self.kept_flows.former.take() else { return };
+        let Some(former) = self.capabilities.kept_flows.former.take() else { return };
         let tick = self.shared.flows.now(clock::tsc()).tick;
-        let Some(former) = FormerFlows::of(former, self.kept_flows.names.clone(), tick) else {
+        let Some(former) =
+            FormerFlows::of(former, self.capabilities.kept_flows.names.clone(), tick)
+        else {
             tracing::warn!(
                 "the flows of the last forwarder are lost: its tables are of another kind"
             );
@@ -113,8 +128,8 @@ impl ForwarderState {
     }
 
     /// Writes the clocks for the next process now and then.
-    pub(super) fn tick_kept_flows(&mut self) {
-        let kept = &mut self.kept_flows;
+    fn tick_kept_flows(&mut self) {
+        let kept = &mut self.capabilities.kept_flows;
         let Some(arrays) = &kept.arrays else { return };
         if kept.written.is_none_or(|written| written.elapsed() >= CLOCKS) {
             kept.written = Some(Instant::now());

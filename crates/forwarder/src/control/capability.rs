@@ -4,7 +4,7 @@
 //! a struct with private fields: nothing outside the module can reach them. The core calls it by its [`Verbs`]
 //! only, in the order of the list; where one capability needs another, it calls a method of that one.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use super::desired::{DesiredChange, DesiredState, Held, Workers};
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use super::limits::Limits;
 use super::vrfs::Slot;
+use crate::flow::flows::Flows;
 use crate::plugin::StartFailure;
 use crate::punt::Class;
 
@@ -28,13 +29,21 @@ use crate::punt::Class;
 pub(super) struct Start<'a> {
     pub(super) limits: &'a Limits,
     pub(super) workers: &'a Workers,
+    /// Empty tables.
+    pub(super) flows: &'a Flows,
     regions: RefCell<&'a mut Regions>,
     failures: RefCell<Vec<StartFailure>>,
 }
 
 impl<'a> Start<'a> {
-    pub(super) fn new(limits: &'a Limits, workers: &'a Workers, regions: &'a mut Regions) -> Self {
-        Self { limits, workers, regions: RefCell::new(regions), failures: RefCell::default() }
+    pub(super) fn new(
+        limits: &'a Limits,
+        workers: &'a Workers,
+        flows: &'a Flows,
+        regions: &'a mut Regions,
+    ) -> Self {
+        let (regions, failures) = (RefCell::new(regions), RefCell::default());
+        Self { limits, workers, flows, regions, failures }
     }
 
     /// Opens the region of a capability, with room for `capacity` entries and with those of the last start, in this
@@ -42,6 +51,11 @@ impl<'a> Start<'a> {
     pub(super) fn open<S: State>(&self, capacity: usize) -> Option<Opened<S>> {
         let opened = self.regions.borrow_mut().open(capacity);
         opened.map_err(|error| self.fail(format!("the region {:?}: {error}", S::NAME).into())).ok()
+    }
+
+    /// The memory of earlier processes, for arrays ([`Regions::open_arrays`]).
+    pub(super) fn regions(&self) -> RefMut<'_, &'a mut Regions> {
+        self.regions.borrow_mut()
     }
 
     /// The forwarder does not start, for this reason.
@@ -232,6 +246,7 @@ capabilities! {
     acl: super::acl::AccessListState,
     flow_limits: super::flow_limits::FlowLimitState,
     nat: super::nat::NatState,
+    kept_flows: super::adoption::KeptFlows,
     nptv6: super::nptv6::PrefixTranslation,
     login: super::login::LoginState,
     ipfix: super::ipfix::Export,

@@ -60,8 +60,6 @@ impl ForwarderState {
         self.review_changed();
         self.fib.settle();
         self.graveyard.sweep();
-        // Before ports that come up receive.
-        self.keep_flows();
         self.service_touched(&interfaces.indexes);
         self.add_judged_flows(policy, &mut applied);
         Ok(applied)

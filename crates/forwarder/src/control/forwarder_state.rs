@@ -15,7 +15,6 @@ use stoa_ports::PortConfig;
 use stoa_tables::flow_table::FlowError;
 use stoa_warm_restart::Regions;
 
-use super::adoption::KeptFlows;
 use super::capability::{Capabilities, Start};
 use super::clock::Clock;
 use super::desired::{self, Route, Workers};
@@ -127,8 +126,6 @@ pub struct ForwarderState {
     pub(super) workers: Workers,
     /// When urgent work was served during long work.
     pub(super) slices: Slices,
-    /// The memory of the flow tables.
-    pub(super) kept_flows: KeptFlows,
     /// Everything else: each with private state.
     pub(super) capabilities: Capabilities,
 }
@@ -153,7 +150,6 @@ impl ForwarderState {
             .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the policers"))?;
         let parts = plugin::start_all(workers.count, regions)?;
         let flows = limits.flows(workers, &quiescence)?;
-        let kept_flows = KeptFlows::open(&flows, regions);
         let shared = Shared::new(readers, workers.kernel, policers, parts, flows, &quiescence)?;
         let shared = Arc::new(shared);
         stoa_engine::column::limit(workers.kernel.width());
@@ -176,6 +172,8 @@ impl ForwarderState {
             quiescence.clone(),
             counted,
         )?;
+        let capabilities =
+            Capabilities::start(&Start::new(&limits, workers, &shared.flows, regions))?;
         Ok(Self {
             placement,
             worker_pool,
@@ -195,8 +193,7 @@ impl ForwarderState {
             rx_queues: RxQueues::default(),
             workers: workers.clone(),
             slices: Slices::default(),
-            kept_flows,
-            capabilities: Capabilities::start(&Start::new(&limits, workers, regions))?,
+            capabilities,
         })
     }
 

@@ -151,7 +151,6 @@ impl Capability for AccessListState {
         },
         tick: |state| {
             state.write_acl_log();
-            state.tick_kept_flows();
             state.tick_syn_cookies();
         },
         limits: |state, limits| {

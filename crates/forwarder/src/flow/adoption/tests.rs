@@ -58,9 +58,9 @@ fn former(store: &mut DescriptorStore, count: u32, names: &Names) -> FormerArray
     arrays.hold();
     while store.receive(&ours) == Taken::Part {}
     let (of_child, _ours) = store.connect().unwrap();
-    let other = FlowTable::new(&six, &Secret([2; 64])).unwrap();
-    let opened =
-        Regions::of_child(of_child).open_arrays("flows", || other.reader().leak_arrays().to_vec());
+    let other = FlowTable::new(&six, &Secret([2; 64])).unwrap().reader();
+    let mut regions = Regions::of_child(of_child);
+    let opened = regions.open_arrays("flows", || other.leak_arrays().to_vec());
     opened.unwrap().unwrap().1.unwrap()
 }
 
