@@ -99,7 +99,8 @@ fn capabilities_reach_the_core_by_methods() {
 }
 
 /// Capabilities without entries in the audit of the desired state, and why.
-const NOT_AUDITED: [(&str, &str); 10] = [
+const NOT_AUDITED: [(&str, &str); 11] = [
+    ("adoption", "keeps flows, and has no settings"),
     ("duplicate_detection", "reads the number of probes from its interface each time it probes"),
     ("learned", "its routes change without a commit, and have an audit of their own"),
     ("mld_reports", "reports the groups of interfaces, of which it configures none"),
