@@ -92,7 +92,7 @@ impl ForwarderState {
         }
         let mut names = Names::default();
         self.vrfs.iter().for_each(|(_, it)| names.add_vrf(flow_vrf(it.id), &it.name));
-        self.capabilities.acl.zone_numbers().for_each(|(zone, name)| names.add_zone(zone, name));
+        self.zone_numbers().for_each(|(zone, name)| names.add_zone(zone, name));
         self.capabilities.kept_flows.follow_names(names);
         if self.capabilities.kept_flows.is_held {
             return;

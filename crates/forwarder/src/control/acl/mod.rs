@@ -179,11 +179,6 @@ impl AccessListState {
         self.lists.values().map(|list| list.len()).sum()
     }
 
-    /// The numbers of zones, with their names.
-    pub(super) fn zone_numbers(&self) -> impl Iterator<Item = (u8, &str)> {
-        self.zones.numbered()
-    }
-
     /// The counters of packets that match no rule of a set: those that it has, or new ones.
     fn unmatched(&self, set: &Set, table: &Arc<HitTable>) -> Arc<Hits> {
         let known = self.new_sets.get(set).or_else(|| self.sets.get(set));

@@ -103,11 +103,6 @@ impl ZoneState {
         self.is_wanted || self.is_on
     }
 
-    /// The numbers of zones, with their names.
-    pub(super) fn numbered(&self) -> impl Iterator<Item = (u8, &str)> {
-        self.numbers.iter().map(|(name, number)| (*number, name.as_str()))
-    }
-
     /// The number of a zone of the configuration; `None`: there is no such zone.
     fn number(&self, zone: &str) -> Option<u8> {
         if zone == ROUTER_NAME { Some(ROUTER) } else { self.numbers.get(zone).copied() }

@@ -16,6 +16,12 @@ use crate::control::forwarder_state::ForwarderState;
 use crate::control::limit_listing::limit;
 
 impl ForwarderState {
+    /// The numbers of zones, with their names.
+    pub(in crate::control) fn zone_numbers(&self) -> impl Iterator<Item = (u8, &str)> {
+        let zones = &self.capabilities.acl.zones;
+        zones.numbers.iter().map(|(name, number)| (*number, name.as_str()))
+    }
+
     /// Writes the zone that workers know of an interface.
     pub(in crate::control::acl) fn zone_in_force(&self, index: u32, interface: &mut v1::Interface) {
         let number = |node| number_at(&self.shared.arcs, node, index);
