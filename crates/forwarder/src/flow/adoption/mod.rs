@@ -20,7 +20,7 @@ pub use former::FormerFlows;
 pub use worker::adopt;
 
 /// How long workers adopt flows: what is left then is left out, so that packets do not wait.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a flow was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
