@@ -2,14 +2,22 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::FlowError;
 use super::former::Past;
-use super::key::Canonical;
+use super::key::{Canonical, FlowKey};
 use super::line::{BYTES_HIGH, Counters, Direction, FlowEntry, START, UPPER_BITS, ZONES};
 use super::new_flow::NewFlow;
 use super::owner::{Created, FlowOwner};
+use super::{FlowError, prefetch};
 
 impl FlowOwner {
+    /// Prefetches the buckets of a flow, of which [`Self::adopt`] reads some flows later.
+    pub fn prefetch(&self, key: &FlowKey, reply_key: Option<&FlowKey>) {
+        let index = &self.memory.index;
+        for key in [Some(key), reply_key].into_iter().flatten() {
+            prefetch(index.words(), index.hash.place(&Canonical::new(key)).home as usize);
+        }
+    }
+
     /// Creates a flow that an earlier process had: it has begun and was last seen when `past` says, and counts on. It
     /// is to be looked at at tick `look`. The limit of sources is not asked.
     ///

@@ -1,5 +1,6 @@
 //! The part of a worker.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use stoa_tables::flow_table::{FormerFlow, Reading};
@@ -9,6 +10,9 @@ use crate::acl::Policy;
 use crate::flow::flows::{Flows, Now};
 use crate::flow::tracker::{FlowTracker, Side};
 use crate::nat::{Nat, NatWorker};
+
+/// Flows whose memory is prefetched before they are created.
+const AHEAD: usize = 24;
 
 /// Adopts the flows of this worker, whose owner was the worker of its number, or of another one if there are fewer
 /// workers now. `policy`: the rules in force; `None`: flows are not followed.
@@ -34,6 +38,7 @@ pub fn adopt(
             side,
             worker: &mut *worker,
             now,
+            ahead: VecDeque::with_capacity(AHEAD + 1),
         };
         of.adopt_all(*is_ip4);
     }
@@ -49,6 +54,8 @@ struct Adopting<'a> {
     side: &'a mut Side,
     worker: &'a mut NatWorker,
     now: Now,
+    /// Flows that are created next.
+    ahead: VecDeque<FormerFlow>,
 }
 
 impl Adopting<'_> {
@@ -57,11 +64,14 @@ impl Adopting<'_> {
         self.side.begin();
         let is_first = self.side.worker() == 0;
         let is_complete = former.read(is_ip4, until, |reading| match reading {
-            Reading::Flow(flow) => self.adopt_own(&flow),
+            Reading::Flow(flow) => self.adopt_later(&flow),
             // Whose it was is not known.
             Reading::Damaged if is_first => self.leave_out(LeftOut::Damaged),
             Reading::Damaged => {}
         });
+        while let Some(flow) = self.ahead.pop_front() {
+            self.adopt_now(&flow);
+        }
         if !is_complete && is_first {
             // How many there are is not known.
             self.leave_out(LeftOut::Late);
@@ -72,11 +82,27 @@ impl Adopting<'_> {
         usize::from(flow.owner) % self.workers.max(1) == self.side.worker()
     }
 
-    fn adopt_own(&mut self, flow: &FormerFlow) {
+    /// Takes note of an own flow, so that the memory that it needs is there when it is created.
+    fn adopt_later(&mut self, flow: &FormerFlow) {
         if !self.is_own(flow) {
             return;
         }
-        match self.former.translate(flow).and_then(|flow| self.create(&flow)) {
+        match self.former.translate(flow) {
+            Ok(flow) => {
+                self.side.prefetch(&flow);
+                self.ahead.push_back(flow);
+            }
+            Err(why) => self.leave_out(why),
+        }
+        if self.ahead.len() > AHEAD
+            && let Some(flow) = self.ahead.pop_front()
+        {
+            self.adopt_now(&flow);
+        }
+    }
+
+    fn adopt_now(&mut self, flow: &FormerFlow) {
+        match self.create(flow) {
             Ok(()) => self.side.note_adopted(),
             Err(why) => self.leave_out(why),
         }

@@ -28,6 +28,11 @@ impl Side {
         if idle < timeout { Ok(()) } else { Err(LeftOut::Expired) }
     }
 
+    /// Prefetches what [`Self::adopt`] of a flow reads some flows later.
+    pub fn prefetch(&self, flow: &FormerFlow) {
+        self.owner.prefetch(&flow.key, flow.reply_key.as_ref());
+    }
+
     /// Creates a flow that a former process had, with what it uses if it is translated. Limits count it and refuse
     /// nothing. `epoch`: of rules that are in force no longer. Whether there was room.
     pub fn adopt(&mut self, flow: &FormerFlow, uses: Option<Uses>, epoch: u16) -> bool {
