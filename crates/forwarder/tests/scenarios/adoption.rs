@@ -18,6 +18,7 @@ use crate::acl_stateful::{
 };
 use crate::harness::*;
 use crate::nat44::{POOL, net, passed, policy, segment, translated};
+use crate::nat64;
 use crate::zones::{pair, zone, zoned};
 
 const ROOMY: Limits = Limits { nat_flows: 1024, nat_mappings: 1024, ..LIMITS };
@@ -274,6 +275,21 @@ fn flows_of_a_policy_that_is_another_one_are_left_out() {
     assert_eq!(adopted(&mut lab), (1, 0));
     lab.send("west", [packet_from(1, &ask(1, 5001, 53))]);
     lab.assert_dropped(&[("nat44-quota", 1)]);
+}
+
+/// The former process alone knew which host has which stand-in.
+#[test]
+fn flows_of_nat64_are_left_out() {
+    let mut supervisor = Supervisor::new();
+    let setup = nat64::setup(nat64::nat64(Mapping::EndpointDependent));
+    let mut lab = supervisor.start(&setup, ROOMY);
+    let ask = udp_ports(host6(1), nat64::of(host4(2)), (5000, 53), b"ask");
+    passed(&mut lab, 1, &ask, "east");
+    let mut lab = supervisor.start(&setup, ROOMY);
+    assert_eq!(adopted(&mut lab), (0, 1));
+    let answer = udp_ports(host4(2), our4(2), (53, 5000), b"answer");
+    lab.send("east", [packet_from(2, &answer)]);
+    assert_eq!(lab.take("west"), Vec::<Vec<u8>>::new());
 }
 
 #[test]

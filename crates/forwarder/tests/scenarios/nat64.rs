@@ -34,12 +34,16 @@ pub fn nat64(mapping: Mapping) -> NatPolicy {
 }
 
 /// West and north are IPv6 only and inside, east is outside.
-pub fn lab(policy: NatPolicy) -> Lab {
+pub fn setup(policy: NatPolicy) -> Setup {
     let mut setup = translated(policy);
     for name in ["west", "north"] {
         setup = setup.with(name, |it| it.ip4.forwarding = false);
     }
-    Lab::new(&setup)
+    setup
+}
+
+pub fn lab(policy: NatPolicy) -> Lab {
+    Lab::new(&setup(policy))
 }
 
 /// A TCP segment of IPv6 with a right checksum.
