@@ -1,7 +1,10 @@
 //! 464XLAT (RFC 6877): tayga translates without state on the host, so that a program with IPv4 alone reaches an IPv4
 //! server by the IPv6 network and NAT64.
 
-use stoa_lab::{NextHop, Scratch};
+use std::time::Duration;
+
+use stoa_lab::{NextHop, Scratch, wait_until};
+use stoa_scenarios::PATIENT;
 
 use super::*;
 
@@ -35,7 +38,15 @@ fn a_program_with_ip4_alone_reaches_an_ip4_server_by_464xlat() -> Result<()> {
     let (scenario, _server) = begin_with(1500, &sides, |it| it.route(network.0, network.1))?;
     let (inside, scratch) = (scenario.host("host-a"), Scratch::new()?);
     let _tayga = tayga(inside, &scratch)?;
-    let pings = ping(inside, "198.18.2.2".parse().expect("an address"), 3, &[])?;
+    let server = "198.18.2.2".parse().expect("an address");
+    // tayga loses packets until it is ready.
+    wait_until("tayga translates", Duration::from_secs(20), || {
+        match ping(inside, server, 1, &["-W", "1"]) {
+            Ok(pings) if pings.all() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })?;
+    let pings = ping(inside, server, 3, PATIENT)?;
     assert!(pings.all(), "{pings:?}");
     let get = |path: &str, more: &[&str]| -> Result<String> {
         let url = format!("http://198.18.2.2:{PORT}{path}");
