@@ -11,6 +11,9 @@ use super::paths::{instance_path, policy_path};
 use super::values::without_module;
 use crate::config::model::{Interface, Nat64Prefix, NatInstance, NatPolicy, PortControl};
 
+/// A leaf that NAT64 has no use for: its name, why, and whether a policy has it.
+type Leaf = (&'static str, &'static str, fn(&NatPolicy) -> bool);
+
 /// The type of such an instance.
 pub(super) const TYPE: &str = "nat64";
 
@@ -49,7 +52,7 @@ fn foreign(instance: &NatInstance, errors: &mut ValidationErrors) {
             "Remove it; drop packets by an access list.",
         );
     }
-    let is_set: [(&str, &str, fn(&NatPolicy) -> bool); 5] = [
+    let is_set: [Leaf; 5] = [
         ("subscriber-match", "all hosts that send to the prefix are translated", |it| {
             !it.subscriber_match.is_empty()
         }),

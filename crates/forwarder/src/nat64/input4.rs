@@ -85,7 +85,7 @@ impl Node for Input {
         if let Next::All(edge) = next {
             vector.next[..lanes].fill(edge);
         }
-        let (here, plain) = self.to_hosts(vector);
+        let (here, plain) = self.lanes_to_hosts(vector);
         if here.is_empty() {
             return next;
         }
@@ -108,7 +108,7 @@ fn answer(protocol: u8) -> Answer {
 
 impl Input {
     /// The lanes to stand-ins, and the plain ones among these. No other address is one once it is translated.
-    fn to_hosts(&mut self, vector: &Vector) -> (LaneSet, LaneSet) {
+    fn lanes_to_hosts(&mut self, vector: &Vector) -> (LaneSet, LaneSet) {
         let (lanes, none) = (vector.len(), LaneSet::first_of(0));
         let Some(fields) = vector.known_fields() else { return (none.clone(), none) };
         let columns = vector.flags[..lanes].iter().zip(&fields.destination[0][..lanes]);

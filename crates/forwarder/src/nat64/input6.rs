@@ -16,7 +16,7 @@ use super::identifications::Identifier;
 use super::lanes::{
     Counterparts, Fate, Scratch, cross, cross_all, ends6, for_each, scratch, to_ip4,
 };
-use super::plain::{New, has_plain, shrink_all};
+use super::plain::{Four, has_plain, shrink_all};
 use super::{ERROR6, INPUT6_NODE, Nat64, TO_FLOWS, is_host4, is_translatable};
 use crate::acl::flow_vrf;
 use crate::arcs::{self, IP6_INPUT};
@@ -44,7 +44,7 @@ pub fn make_input6(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
         scratch: scratch(),
         destinations: Box::new([0; VECTOR]),
         differs: Column::of(0),
-        new: New::new(),
+        new: Four::new(),
         identifier: Identifier::new(&shared.identifications),
     })
 }
@@ -56,7 +56,7 @@ struct Input {
     destinations: Box<[u128; VECTOR]>,
     /// 0 for lanes to the prefix.
     differs: Column<u32>,
-    new: Box<New>,
+    new: Box<Four>,
     identifier: Identifier,
 }
 
@@ -112,7 +112,7 @@ impl Node for Input {
         let lanes = vector.len();
         let arc = &self.shared.arcs.ip6_input;
         let mut next = self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
-        let here = self.to_prefixes(cx.reader, vector);
+        let here = self.lanes_to_prefixes(cx.reader, vector);
         if here.is_empty() {
             return next;
         }
@@ -132,7 +132,7 @@ impl Node for Input {
 
 impl Input {
     /// The lanes to the prefix of their VRF.
-    fn to_prefixes(&mut self, reader: &Reader, vector: &Vector) -> LaneSet {
+    fn lanes_to_prefixes(&mut self, reader: &Reader, vector: &Vector) -> LaneSet {
         let (lanes, shared) = (vector.len(), &*self.shared);
         let table = shared.nat64.read(reader);
         load_addresses::<24>(shared.kernel, vector, &mut self.destinations);

@@ -26,14 +26,14 @@ const UDP_CHECKSUM: usize = 6;
 pub(super) const WHOLE: u32 = 0x4000;
 
 /// What lanes get as IPv4 packets.
-pub(super) struct New {
+pub(super) struct Four {
     pub(super) sources: Column<u32>,
     pub(super) destinations: Column<u32>,
     /// Below 0x10000.
     pub(super) identifications: Column<u32>,
 }
 
-impl New {
+impl Four {
     pub(super) fn new() -> Box<Self> {
         let zero = || Column::of(0);
         Box::new(Self { sources: zero(), destinations: zero(), identifications: zero() })
@@ -108,7 +108,7 @@ pub(super) fn shrink_all(
     kernel: Kernel,
     vector: &mut Vector,
     lanes: &LaneSet,
-    new: &New,
+    new: &Four,
 ) -> LaneSet {
     let mut left = match kernel {
         #[cfg(target_arch = "x86_64")]

@@ -11,7 +11,7 @@ use stoa_wire::protocol::{TCP, UDP};
 use stoa_wire::siit::GROWTH;
 use stoa_wire::{ipv4, ipv6, tcp};
 
-use super::plain::{FRAGMENTED, New, WHOLE};
+use super::plain::{FRAGMENTED, Four, WHOLE};
 use crate::columns_avx2::{
     Columns, STEP, bits_32, host, is, load_4, mask_16, store_some, swap_16, transpose_back, word,
 };
@@ -28,14 +28,14 @@ pub(super) const TCP_BEHIND: u64 = 10;
 const UDP_END: usize = ipv6::LENGTH + 8;
 
 /// Makes IPv4 packets of those of these plain lanes that it can; returns the others. Columns of fields must be known.
-pub fn shrink(vector: &mut Vector, lanes: &Bits, new: &New) -> Bits {
+pub fn shrink(vector: &mut Vector, lanes: &Bits, new: &Four) -> Bits {
     assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: asserted above: the processor has AVX2.
     unsafe { shrink_all(vector, lanes, new) }
 }
 
 #[target_feature(enable = "avx2")]
-fn shrink_all(vector: &mut Vector, lanes: &Bits, new: &New) -> Bits {
+fn shrink_all(vector: &mut Vector, lanes: &Bits, new: &Four) -> Bits {
     let mut left = *lanes;
     for (step, left) in left.iter_mut().enumerate() {
         if *left != 0 && (step + 1) * STEP <= vector.len() {
@@ -48,7 +48,7 @@ fn shrink_all(vector: &mut Vector, lanes: &Bits, new: &New) -> Bits {
 /// Translates those of some of eight lanes that it can; returns them.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn shrink_step(vector: &mut Vector, at: usize, lanes: u8, new: &New) -> u8 {
+fn shrink_step(vector: &mut Vector, at: usize, lanes: u8, new: &Four) -> u8 {
     let (pool, columns) = (vector.pool(), Columns::load(vector, at));
     let Some(fields) = vector.known_fields().filter(|_| columns.are_inside(pool, 0, BYTES)) else {
         return 0;

@@ -259,7 +259,7 @@ fn every_length_of_a_prefix_works() {
     for length in Prefix::LENGTHS {
         let network: Ipv6Addr = "2001:db8::".parse().unwrap();
         let network =
-            Ipv6Addr::from_bits(network.to_bits() | 0xff_u128 << 96 >> (length / 96) * 32);
+            Ipv6Addr::from_bits(network.to_bits() | 0xff_u128 << 96 >> ((length / 96) * 32));
         let network = Ipv6Addr::from_bits(network.to_bits() & u128::MAX << (128 - length));
         let Some(prefix) = Prefix::new(network, length) else { continue };
         let mut lab = lab(NatPolicy { nat64: Some(prefix), ..nat64(Mapping::EndpointIndependent) });

@@ -89,6 +89,7 @@ fn many_flows_are_adopted_at_once() {
         allocation: crate::nat::Allocation::Ports,
         quota: Some(quota),
         is_silent: false,
+        is_nat64: false,
         algs: Vec::new(),
         counts: Arc::default(),
     };

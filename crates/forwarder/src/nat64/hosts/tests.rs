@@ -41,7 +41,7 @@ fn a_network_has_a_part_of_the_table() {
         // Of all networks of 64 bits inside.
         let networks = 1 << (64 - length);
         for number in 0..2 * part as u128 {
-            let inside = number % networks << 64 | number / networks;
+            let inside = ((number % networks) << 64) | (number / networks);
             let _ = hosts.stand_in((0x2001_0db8 << 96 | inside, 0), 5, || LIVES);
         }
         let count = hosts.count();

@@ -155,7 +155,7 @@ proptest! {
         let mut cache = PoolCache::new(pool());
         let mut seen = Vec::new();
         for kernel in Kernel::available() {
-            let (mut vector, mut new) = (Vector::new(pool()), New::new());
+            let (mut vector, mut new) = (Vector::new(pool()), Four::new());
             prop_assert_eq!(cache.fill(&mut vector, packets.len()), packets.len());
             for (lane, (upper, class, ends, to)) in packets.iter().enumerate() {
                 let bytes = packet6(upper, *class, *ends);
