@@ -291,7 +291,7 @@ impl AccessListState {
             SetList { list: self.list(acl).cloned().unwrap_or_default(), change }
         };
         let lists: Vec<SetList<'_>> = set.lists.iter().map(of_name).collect();
-        let interfaces = &self.interfaces;
+        let Self { interfaces, .. } = &*self;
         let writing = Writing { id, is_ip4: set.is_ip4, kernel, interfaces };
         let changed = writer.changed(&lists, &writing)?;
         let made = changed.made.clone();

@@ -15,7 +15,7 @@ pub(super) struct Sums {
     /// How many rules have each flow profile, by its number.
     profiles: [usize; PROFILES],
     /// How many times rules name each interface.
-    interfaces: Arc<BTreeMap<String, usize>>,
+    named: Arc<BTreeMap<String, usize>>,
 }
 
 /// Sums of those rules that apply to packets of a family and match some.
@@ -53,7 +53,7 @@ impl Sums {
             count(rules, 1, is_there);
         }
         for name in rule.interfaces() {
-            let all = Arc::make_mut(&mut self.interfaces);
+            let all = Arc::make_mut(&mut self.named);
             let rules = all.entry(name.clone()).or_default();
             count(rules, 1, is_there);
             if *rules == 0 {
@@ -90,7 +90,7 @@ impl Sums {
 
     /// The interfaces that rules name.
     pub(super) fn interfaces(&self) -> impl Iterator<Item = &String> {
-        self.interfaces.keys()
+        self.named.keys()
     }
 
     fn of(&self, is_ip4: bool) -> FamilySums {
