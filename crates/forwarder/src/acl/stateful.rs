@@ -47,6 +47,7 @@ use runs::Runs;
 use segments::Answer;
 pub(super) use settle::{is_first, settle_all};
 pub(crate) use sip::Reading;
+use syn_ack::SynAnswer;
 
 /// What a node keeps of the flows of a vector.
 pub(super) struct Tracking {
@@ -67,7 +68,7 @@ pub(super) struct Tracking {
     /// Packets of the router itself, which lanes have caused.
     answers: Vec<Answer>,
     /// Lanes with SYNs that are answered in place.
-    syns: Vec<u8>,
+    syns: Vec<SynAnswer>,
     now: Now,
 }
 

@@ -13,6 +13,7 @@ use crate::acl::flow_vrf;
 use crate::flow::adoption::head::{self, Names};
 use crate::flow::adoption::{FormerFlows, PATIENCE};
 use crate::flow::flows::Flows;
+use crate::flow::profiles::PROFILES;
 
 /// The name of the memory.
 const NAME: &str = "flows";
@@ -93,6 +94,8 @@ impl ForwarderState {
         let mut names = Names::default();
         self.vrfs.iter().for_each(|(_, it)| names.add_vrf(flow_vrf(it.id), &it.name));
         self.zone_numbers().for_each(|(zone, name)| names.add_zone(zone, name));
+        let profiles = self.shared.flows.profiles();
+        (0..PROFILES as u8).for_each(|it| names.add_profile(it, &profiles.get(it)));
         self.capabilities.kept_flows.follow_names(names);
         if self.capabilities.kept_flows.is_held {
             return;
@@ -119,7 +122,7 @@ impl ForwarderState {
         }
         let (begin, flows) = (Instant::now(), self.shared.flows.clone());
         flows.adoption().begin(former, self.worker_count());
-        while flows.adoption().is_wanted() && begin.elapsed() < PATIENCE + MARGIN {
+        while flows.adoption().is_pending() && begin.elapsed() < PATIENCE + MARGIN {
             self.step();
             std::thread::sleep(Duration::from_millis(1));
         }

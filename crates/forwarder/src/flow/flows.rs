@@ -272,7 +272,7 @@ impl Flows {
     }
 
     /// Lines, records, counters and addresses of both families, for whoever maps other memory in their place: see
-    /// [`FlowTable::leak_arrays`].
+    /// [`FlowReader::leak_arrays`](stoa_tables::flow_table::FlowReader::leak_arrays).
     pub fn leak_arrays(&self) -> Vec<&[AtomicU32]> {
         let tables = [&self.four, &self.six];
         tables.iter().flat_map(|family| family.reader.leak_arrays()).collect()

@@ -144,7 +144,7 @@ impl FlowOwner {
 
     /// Writes all fields of a flow that nobody can find yet. A process that is killed meanwhile leaves a line that is
     /// not live, or one with all of its fields ([`former`](super::former)): the compiler keeps this order, and what a
-    /// process has stored stays, so that no processor needs to be told.
+    /// process has stored stays, so no processor fence is needed.
     #[inline(always)]
     fn write(
         &self,

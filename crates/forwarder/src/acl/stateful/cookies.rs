@@ -14,6 +14,7 @@ use stoa_wire::tcp::{self, flag};
 use stoa_wire::tcp_options::{SYN_OPTIONS, SynOptions, Timestamps, scaled};
 
 use super::segments::{Answer, Made, replace, syn};
+use super::syn_ack::SynAnswer;
 use super::{seen, tracked, tracker};
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::interfaces::Ends;
@@ -234,26 +235,24 @@ impl<F: Family> AclNode<F> {
         if packet.pseudo().is_none_or(|pseudo| view.verify(&pseudo).is_err()) {
             return false;
         }
+        let Some((cookie, ours)) = self.offer(vector, lane) else { return false };
         if Self::is_plain(vector, lane) {
-            self.tracking.syns.push(lane as u8);
+            self.tracking.syns.push(SynAnswer { lane: lane as u8, cookie, ours });
             return true;
         }
-        let made = self.offer(vector, lane).and_then(|(cookie, ours)| {
-            let mut options = [0; SYN_OPTIONS];
-            let length = ours.write(&mut options);
-            let builder = tcp::Builder {
-                source_port: view.destination_port(),
-                destination_port: view.source_port(),
-                sequence: cookie,
-                acknowledgement: view.header().sequence.get().wrapping_add(1),
-                flags: flag::SYN | flag::ACK,
-                window: 0,
-                urgent: 0,
-                options: &options[..length],
-            };
-            Made::back(&packet, &builder)
-        });
-        let Some(made) = made else { return false };
+        let mut options = [0; SYN_OPTIONS];
+        let length = ours.write(&mut options);
+        let builder = tcp::Builder {
+            source_port: view.destination_port(),
+            destination_port: view.source_port(),
+            sequence: cookie,
+            acknowledgement: view.header().sequence.get().wrapping_add(1),
+            flags: flag::SYN | flag::ACK,
+            window: 0,
+            urgent: 0,
+            options: &options[..length],
+        };
+        let Some(made) = Made::back(&packet, &builder) else { return false };
         self.tracking.answers.push(Answer { lane: lane as u8, is_instead: true, made });
         true
     }

@@ -10,9 +10,15 @@ use stoa_wire::{ipv4, ipv6, tcp};
 use super::seen;
 use crate::acl::keys::Family;
 use crate::acl::node::AclNode;
-use crate::drops::Drop;
 use crate::flow::cookie;
 use crate::flow::splice::OUR_SCALE;
+
+/// The answer to the SYN of a lane.
+pub(super) struct SynAnswer {
+    pub(super) lane: u8,
+    pub(super) cookie: u32,
+    pub(super) ours: SynOptions,
+}
 
 /// The version and the length of an IPv4 header without options.
 const PLAIN: u8 = 0x45;
@@ -25,34 +31,14 @@ impl<F: Family> AclNode<F> {
         F::IS_IP4 && has_room && vector.bytes(lane).first() == Some(&PLAIN)
     }
 
-    /// Writes the answers to the SYNs that wait for them.
+    /// Writes the answers to the SYNs that wait for them. [`Self::is_plain`] has found that there is room.
     pub(super) fn answer_plain(&mut self, vector: &mut Vector) {
-        if self.tracking.syns.is_empty() {
-            return;
-        }
-        let lanes = std::mem::take(&mut self.tracking.syns);
-        self.answer_all(vector, &lanes);
-        self.tracking.syns = lanes;
-        self.tracking.syns.clear();
-    }
-
-    #[inline(never)]
-    fn answer_all(&self, vector: &mut Vector, lanes: &[u8]) {
-        for lane in lanes {
-            let lane = usize::from(*lane);
-            let (offer, start) = (self.offer(vector, lane), usize::from(vector.offset[lane]));
+        for SynAnswer { lane, cookie, ours } in self.tracking.syns.drain(..) {
+            let (lane, start) = (usize::from(lane), usize::from(vector.offset[usize::from(lane)]));
             let packet = vector.buffer_mut(lane).get_mut(start..);
-            match offer.zip(packet.and_then(|it| it.first_chunk_mut())) {
-                Some(((cookie, ours), packet)) => {
-                    vector.length[lane] = answer4(packet, cookie, &ours) as u16;
-                }
-                // Its neighbour has gone since.
-                None => vector.next[lane] = Drop::SynCookie.next(),
+            if let Some(packet) = packet.and_then(|it| it.first_chunk_mut()) {
+                vector.length[lane] = answer4(packet, cookie, &ours) as u16;
             }
-        }
-        // The fields are not known any more then.
-        for lane in lanes {
-            let lane = usize::from(*lane);
             vector.make_own(lane);
             // No rule concerns what keeps a connection that rules have admitted.
             vector.flags[lane] |= flags::ADMITTED;

@@ -18,9 +18,9 @@ impl<F: Family> AclNode<F> {
             return;
         }
         let adoption = shared.flows.adoption();
-        if let Some(wanted) = adoption.wanted() {
+        if let Some(request) = adoption.request() {
             let of_all = (&*shared.flows, nat, policy);
-            adoption::adopt(&wanted, of_all, (tracker, worker), (workers, now));
+            adoption::adopt(&request, of_all, (tracker, worker), (workers, now));
         }
         adoption.note_done();
     }
@@ -31,7 +31,7 @@ impl<F: Family> AclNode<F> {
             return false;
         }
         let now = self.shared.flows.now(cx.now);
-        if self.shared.flows.adoption().is_wanted() {
+        if self.shared.flows.adoption().is_pending() {
             self.adopt(cx, now);
         }
         self.shared.flows.expectations().sweep(now.tick);

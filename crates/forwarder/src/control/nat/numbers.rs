@@ -7,17 +7,14 @@ use prost::Message;
 use stoa_tables::flow_hash::mix;
 
 use super::active::{ActiveMapping, ActivePolicy};
+use crate::flow::adoption::head::stable_hash;
 
 /// Numbers that are in use.
 #[derive(Default)]
 pub(super) struct Numbers(BTreeSet<u32>);
 
-/// The FNV-1a hash of some bytes.
-fn fnv(parts: &[&[u8]]) -> u64 {
-    let bytes = parts.iter().copied().flatten();
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+fn hash(parts: &[&[u8]]) -> u64 {
+    stable_hash(parts.iter().copied().flatten())
 }
 
 impl Numbers {
@@ -41,19 +38,19 @@ impl Numbers {
         let translation = it.policy.translation().message().encode_to_vec();
         let address = it.address.map(u32::to_be_bytes);
         let address = address.as_ref().map_or(&[][..], |it| it);
-        self.of(fnv(&[b"policy", vrf.as_bytes(), address, &translation]))
+        self.of(hash(&[b"policy", vrf.as_bytes(), address, &translation]))
     }
 
     /// Gives a mapping and its backends numbers where they have none.
     pub(super) fn of_mapping(&mut self, it: &mut ActiveMapping) {
         if it.number == 0 {
-            it.number = self.of(fnv(&[b"mapping", &it.mapping.message().encode_to_vec()]));
+            it.number = self.of(hash(&[b"mapping", &it.mapping.message().encode_to_vec()]));
         }
         let service = it.mapping.service().message().encode_to_vec();
         for (backend, number) in it.mapping.backends.iter().zip(&mut it.backends) {
             if *number == 0 {
                 let end = (backend.address.to_be_bytes(), backend.first_port.to_be_bytes());
-                *number = self.of(fnv(&[b"backend", &service, &end.0, &end.1]));
+                *number = self.of(hash(&[b"backend", &service, &end.0, &end.1]));
             }
         }
     }

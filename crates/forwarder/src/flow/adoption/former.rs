@@ -1,12 +1,18 @@
 //! The flows of the former process, in the numbers and ticks of this one.
 
-use std::time::Instant;
-
 use stoa_tables::flow_table::{FlowKey, FormerFlow, FormerTable, Past, Reading};
 use stoa_warm_restart::{FormerArrays, FormerWords};
 
 use super::LeftOut;
 use super::head::{self, Names};
+
+/// How reading of a table has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Complete,
+    Late,
+    Unreadable,
+}
 
 /// Arrays of a table.
 const ARRAYS: usize = 4;
@@ -36,16 +42,21 @@ impl FormerFlows {
         Some(Self { tables, words, names: [head.names, names], ticks })
     }
 
-    /// Reads all lines of a family. Returns whether it came to the end before `until`.
-    pub(super) fn read(&self, is_ip4: bool, until: Instant, mut each: impl FnMut(Reading)) -> bool {
+    /// Reads all lines of a family, until it is late.
+    pub(super) fn read(
+        &self,
+        is_ip4: bool,
+        is_late: impl Fn() -> bool,
+        mut each: impl FnMut(Reading),
+    ) -> End {
         let family = usize::from(!is_ip4);
         let (table, first_array) = (&self.tables[family], family * ARRAYS);
         let mut next = 0;
         while let Some(written) = self.words.written(first_array, next) {
             let (mut first, end) = (written.start / LINE, written.end.div_ceil(LINE));
             while first < end {
-                if Instant::now() > until {
-                    return false;
+                if is_late() {
+                    return End::Late;
                 }
                 let last = end.min(first + 4_096);
                 // Ids beyond those of the table are none.
@@ -54,14 +65,13 @@ impl FormerFlows {
                 let read =
                     |array, at, into: &mut [u32]| self.words.read(first_array + array, at, into);
                 if !table.read(ids, read, &mut each) {
-                    // What cannot be read is not there.
-                    return true;
+                    return End::Unreadable;
                 }
                 first = last;
             }
             next = end * LINE;
         }
-        true
+        End::Complete
     }
 
     /// A flow in the numbers and ticks of this process.
@@ -89,6 +99,7 @@ impl FormerFlows {
             key: in_vrf(flow.key)?,
             reply_key: flow.reply_key.map(in_vrf).transpose()?,
             zone_pair: u16::from(zone) << 8,
+            class: before.class_in(now, flow.class),
             past: Past { start, seen, counters },
             ..*flow
         })

@@ -4,8 +4,11 @@
 //! 0     magic, version, flows of each kind, and two clocks at the same moment
 //! 4096  VRFs by slot: number in keys (16 bits), hash of the name (48); 0: none
 //! 6144  zones by number: hash of the name; 0: none
+//! 8192  flow profiles by number: hash of the content
 //! ```
 
+use crate::flow::profiles::{PROFILES, Profile, profile_of, without_profile};
+use crate::flow::timeouts::Class;
 use nix::time::{ClockId, clock_gettime};
 use stoa_engine::clock;
 use stoa_tables::flow_table::FlowCapacity;
@@ -14,7 +17,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"stoaflow");
 /// Changes when lines, records, counters, addresses or what their fields mean change.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const NAMES: u64 = 4096;
 
 /// What does not change, but for the clocks.
@@ -39,26 +42,31 @@ struct Clocks {
 
 const CLOCKS: u64 = (size_of::<Fixed>() - size_of::<Clocks>()) as u64;
 
-/// VRFs by their slots, and zones by their numbers.
+/// VRFs by their slots, zones and flow profiles by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Names {
     vrfs: [u64; 256],
     zones: [u64; 256],
+    profiles: [u64; PROFILES],
 }
 
 impl Default for Names {
     fn default() -> Self {
-        Self { vrfs: [0; 256], zones: [0; 256] }
+        Self { vrfs: [0; 256], zones: [0; 256], profiles: [0; PROFILES] }
     }
 }
 
-/// A hash of a name that is not 0 in its upper 48 bits: FNV-1a.
+/// A hash that is the same in each process: FNV-1a.
+pub fn stable_hash<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// A hash of a name that is not 0 in its upper 48 bits.
 fn hash(name: &str) -> u64 {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    hash | 1 << 16
+    stable_hash(name.as_bytes()) | 1 << 16
 }
 
 impl Names {
@@ -70,6 +78,21 @@ impl Names {
     /// A zone has a name and a number.
     pub fn add_zone(&mut self, zone: u8, name: &str) {
         self.zones[usize::from(zone)] = hash(name);
+    }
+
+    /// A flow profile has a number.
+    pub fn add_profile(&mut self, number: u8, profile: &Profile) {
+        let timeouts = Class::ALL.map(|class| profile.timeouts.of(class).to_le_bytes());
+        let options = [profile.options.loose, profile.options.liberal].map(u8::from);
+        let hash = stable_hash(timeouts.as_flattened().iter().chain(&options));
+        self.profiles[usize::from(number) % PROFILES] = hash;
+    }
+
+    /// A class with the number in `now` of its profile. One that is gone has the defaults, until rules judge the flow.
+    pub(super) fn class_in(&self, now: &Self, class: u8) -> u8 {
+        let profile = self.profiles[usize::from(profile_of(class)) % PROFILES];
+        let found = now.profiles.iter().position(|it| *it == profile);
+        without_profile(class) | (found.unwrap_or(0) as u8) << 4
     }
 
     /// The number in `now` of the VRF that has this number here.
@@ -165,6 +188,7 @@ pub(super) fn read(former: &FormerArrays) -> Option<Head> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::tcp::Options;
 
     #[test]
     fn names_lead_to_other_numbers() {
@@ -182,5 +206,26 @@ mod tests {
         assert!([1, 5, 2].iter().all(|vrf| before.vrf_in(&now, *vrf).is_none()));
         assert_eq!([3, 4, 5, 0].map(|zone| before.zone_in(&now, zone)), [9, 0, 0, 0]);
         assert_ne!(hash("") >> 16, 0);
+    }
+
+    #[test]
+    fn profiles_lead_to_other_numbers() {
+        let profile = |seconds| {
+            let mut profile = Profile::default();
+            profile.timeouts.set(Class::Icmp, seconds);
+            profile
+        };
+        let loose =
+            Profile { options: Options { loose: true, liberal: false }, ..Profile::default() };
+        let names = |profiles: [Profile; 4]| {
+            let mut names = Names::default();
+            (0..).zip(&profiles).for_each(|(number, it)| names.add_profile(number, it));
+            names
+        };
+        let before = names([Profile::default(), profile(5), profile(6), loose]);
+        let now = names([Profile::default(), profile(7), loose, profile(5)]);
+        let class = |number: u8| number << 4 | 2;
+        let found = [0, 1, 2, 3].map(|number| before.class_in(&now, class(number)));
+        assert_eq!(found, [0, 3, 0, 2].map(class));
     }
 }

@@ -12,7 +12,7 @@ pub mod former;
 pub mod head;
 mod worker;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,13 +38,15 @@ pub enum LeftOut {
     Altered,
     /// There is no room, or another flow has its key.
     Room,
-    /// Others took too long.
+    /// A worker has not read all of a family in time: how many flows that were is not known.
     Late,
+    /// The memory cannot be read: how many flows it had is not known.
+    Unreadable,
 }
 
 impl LeftOut {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Damaged,
         Self::Expired,
         Self::Vrf,
@@ -52,6 +54,7 @@ impl LeftOut {
         Self::Altered,
         Self::Room,
         Self::Late,
+        Self::Unreadable,
     ];
 
     /// The reason, for the log.
@@ -64,17 +67,29 @@ impl LeftOut {
             Self::Altered => "with a gateway or a SYN cookie",
             Self::Room => "without room",
             Self::Late => "not in time",
+            Self::Unreadable => "unreadable",
         }
     }
 }
 
 /// What workers are to adopt.
 #[derive(Debug)]
-pub struct Wanted {
-    /// The flows.
-    pub former: FormerFlows,
-    /// Until when.
-    pub until: Instant,
+pub struct Request {
+    former: FormerFlows,
+    until: Instant,
+    is_over: AtomicBool,
+}
+
+impl Request {
+    /// To adopt these flows until then.
+    pub fn new(former: FormerFlows, until: Instant) -> Self {
+        Self { former, until, is_over: AtomicBool::new(false) }
+    }
+
+    /// Whether packets come first from now on.
+    fn is_late(&self) -> bool {
+        Instant::now() > self.until || self.is_over.load(Ordering::Relaxed)
+    }
 }
 
 /// The adoption of flows by all workers.
@@ -83,38 +98,42 @@ pub struct Adoption {
     /// Workers that have not ended it; 0: there is nothing to do.
     left: AtomicU32,
     /// Locked by workers that begin and by the control thread, never for a packet.
-    wanted: Mutex<Option<Arc<Wanted>>>,
+    request: Mutex<Option<Arc<Request>>>,
     left_out: [AtomicU64; LeftOut::ALL.len()],
 }
 
 impl Adoption {
     /// Has so many workers adopt flows.
     pub fn begin(&self, former: FormerFlows, workers: usize) {
-        let wanted = Wanted { former, until: Instant::now() + PATIENCE };
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(wanted));
+        let request = Request::new(former, Instant::now() + PATIENCE);
+        *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(request));
         self.left.store(workers as u32, Ordering::Release);
     }
 
     /// Whether workers have something to adopt, as far as they have not done so.
     #[inline]
-    pub fn is_wanted(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         self.left.load(Ordering::Acquire) > 0
     }
 
     /// What a worker is to adopt.
-    pub fn wanted(&self) -> Option<Arc<Wanted>> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn request(&self) -> Option<Arc<Request>> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A worker has ended.
     pub fn note_done(&self) {
-        self.left.fetch_sub(1, Ordering::AcqRel);
+        // One that was late may end after the adoption has.
+        let fewer = |left: u32| left.checked_sub(1);
+        let _ = self.left.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fewer);
     }
 
-    /// Lets go of the memory of the former process.
+    /// Has workers that are late stop, and lets go of the memory of the former process once they have.
     pub fn end(&self) {
         self.left.store(0, Ordering::Release);
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(request) = self.request.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            request.is_over.store(true, Ordering::Relaxed);
+        }
     }
 
     /// A flow is left out.

@@ -64,7 +64,17 @@ fn former(store: &mut DescriptorStore, count: u32, names: &Names) -> FormerArray
     opened.unwrap().unwrap().1.unwrap()
 }
 
-/// `STOA_TEST_FLOWS=1000000 cargo test --release -p stoa-forwarder many_flows -- --nocapture` tells what it takes.
+/// Stateful rules and translation.
+const RULES: Policy = Policy {
+    epoch: 1,
+    has_outputs: false,
+    is_stateful: true,
+    has_nat: true,
+    is_bare: true,
+    has_algs: false,
+};
+
+/// `STOA_TEST_FLOWS=1000000 cargo test --release -p stoa-forwarder many_flows -- --nocapture` prints the time.
 #[test]
 fn many_flows_are_adopted_at_once() {
     let count = std::env::var("STOA_TEST_FLOWS").map_or(FLOWS, |it| it.parse().unwrap());
@@ -94,20 +104,12 @@ fn many_flows_are_adopted_at_once() {
         counts: Arc::default(),
     };
     let nat = Nat { policies: vec![policy], numbers: vec![NUMBER], ..Nat::default() };
-    let rules = Policy {
-        epoch: 1,
-        has_outputs: false,
-        is_stateful: true,
-        has_nat: true,
-        is_bare: true,
-        has_algs: false,
-    };
     let (mut tracker, mut worker) = (flows.tracker(0).unwrap(), NatWorker::new(&flows, 0));
     let now = flows.now(clock::tsc());
     let former = FormerFlows::of(former, names, now.tick).unwrap();
     let begin = Instant::now();
-    let wanted = Wanted { former, until: begin + 10 * PATIENCE };
-    adopt(&wanted, (&*flows, &nat, Some(rules)), (&mut tracker, &mut worker), (1, now));
+    let request = Request::new(former, begin + 10 * PATIENCE);
+    adopt(&request, (&*flows, &nat, Some(RULES)), (&mut tracker, &mut worker), (1, now));
     println!("{count} flows in {:?}", begin.elapsed());
     let sums = flows.sums(true);
     assert_eq!(
@@ -120,12 +122,13 @@ fn many_flows_are_adopted_at_once() {
     assert_eq!(live, (count, count));
     let subscribers = flows.mappings().quotas().subscribers(1);
     assert_eq!(subscribers, u64::from(count.div_ceil(16)));
-    // Each mapping has its flow and its host.
+    // Both keys of each lead to it, and it holds its mapping.
     for number in (0..count).step_by(97) {
         let NewFlow { key, reply_key, .. } = flow(number);
-        let found = flows.reader(true).find(&reply_key.unwrap());
-        assert_eq!(found.id(), flows.reader(true).find(&key).id());
+        let found = flows.reader(true).find(&reply_key.unwrap()).id();
+        assert!(found.is_some() && found == flows.reader(true).find(&key).id(), "{number}");
     }
+    assert!(flows.mappings().listed(0..count).all(|it| it.flows == 1));
     // Nothing is held once they are over.
     let selection = crate::flow::selection::Selection::default();
     flows.clear_selected(&selection);
@@ -143,7 +146,18 @@ fn late_flows_are_left_out() {
     let mut store = DescriptorStore::of("forwarder");
     let former = former(&mut store, 10, &names);
     let former = FormerFlows::of(former, names, 1).unwrap();
-    let before = Instant::now();
-    std::thread::sleep(Duration::from_millis(1));
-    assert!(!former.read(true, before, |_| panic!("it is late")));
+    let sizes = Sizes { ip4: 64, ip6: 64, translated: 64, mappings: 64 };
+    let flows = Arc::new(Flows::new(sizes, Kernel::Bits, 1, &Quiescence::new(1)).unwrap());
+    let (mut tracker, mut worker) = (flows.tracker(0).unwrap(), NatWorker::new(&flows, 0));
+    let (now, nat) = (flows.now(clock::tsc()), Nat::default());
+    let request = Request::new(former, Instant::now() + PATIENCE);
+    // The control thread does not wait any longer.
+    request.is_over.store(true, Ordering::Relaxed);
+    adopt(&request, (&*flows, &nat, Some(RULES)), (&mut tracker, &mut worker), (1, now));
+    let sums = flows.sums(true);
+    assert_eq!((sums.adopted, sums.left_out), (0, 1));
+    assert!(flows.adoption().left_out().contains(&(LeftOut::Late, 1)));
+    // One that ends behind the others leaves nothing to do.
+    flows.adoption().note_done();
+    assert!(!flows.adoption().is_pending());
 }

@@ -1,11 +1,11 @@
 //! The part of a worker.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use stoa_tables::flow_table::{FormerFlow, Reading};
 
-use super::{FormerFlows, LeftOut, Wanted};
+use super::former::End;
+use super::{LeftOut, Request};
 use crate::acl::Policy;
 use crate::flow::flows::{Flows, Now};
 use crate::flow::tracker::{FlowTracker, Side};
@@ -17,7 +17,7 @@ const AHEAD: usize = 24;
 /// Adopts the flows of this worker, whose owner was the worker of its number, or of another one if there are fewer
 /// workers now. `policy`: the rules in force; `None`: flows are not followed.
 pub fn adopt(
-    wanted: &Wanted,
+    request: &Request,
     (flows, nat, policy): (&Flows, &Nat, Option<Policy>),
     (tracker, worker): (&mut FlowTracker, &mut NatWorker),
     (workers, now): (usize, Now),
@@ -28,8 +28,7 @@ pub fn adopt(
     for is_ip4 in families {
         let side = tracker.of(*is_ip4);
         let mut of = Adopting {
-            former: &wanted.former,
-            until: wanted.until,
+            request,
             flows,
             nat,
             // Other rules than these have admitted them.
@@ -45,8 +44,7 @@ pub fn adopt(
 }
 
 struct Adopting<'a> {
-    former: &'a FormerFlows,
-    until: Instant,
+    request: &'a Request,
     flows: &'a Flows,
     nat: &'a Nat,
     epoch: u16,
@@ -60,21 +58,26 @@ struct Adopting<'a> {
 
 impl Adopting<'_> {
     fn adopt_all(&mut self, is_ip4: bool) {
-        let (former, until) = (self.former, self.until);
+        let request = self.request;
         self.side.begin();
         let is_first = self.side.worker() == 0;
-        let is_complete = former.read(is_ip4, until, |reading| match reading {
-            Reading::Flow(flow) => self.adopt_later(&flow),
-            // Whose it was is not known.
-            Reading::Damaged if is_first => self.leave_out(LeftOut::Damaged),
-            Reading::Damaged => {}
-        });
+        let end = request.former.read(
+            is_ip4,
+            || request.is_late(),
+            |reading| match reading {
+                Reading::Flow(flow) => self.adopt_later(&flow),
+                // Whose it was is not known.
+                Reading::Damaged if is_first => self.leave_out(LeftOut::Damaged),
+                Reading::Damaged => {}
+            },
+        );
         while let Some(flow) = self.ahead.pop_front() {
             self.adopt_now(&flow);
         }
-        if !is_complete && is_first {
-            // How many there are is not known.
-            self.leave_out(LeftOut::Late);
+        match end {
+            End::Complete => {}
+            End::Late => self.leave_out(LeftOut::Late),
+            End::Unreadable => self.leave_out(LeftOut::Unreadable),
         }
     }
 
@@ -87,7 +90,7 @@ impl Adopting<'_> {
         if !self.is_own(flow) {
             return;
         }
-        match self.former.translate(flow) {
+        match self.request.former.translate(flow) {
             Ok(flow) => {
                 self.side.prefetch(&flow);
                 self.ahead.push_back(flow);
