@@ -19,6 +19,7 @@ fn begin() -> Result<Scenario> {
     let namespace = scenario.host("host-b").namespace();
     namespace.sysctl("ipv4/ip_forward", "1")?;
     namespace.sysctl("ipv4/icmp_ratelimit", "0")?;
+    namespace.sysctl("ipv4/icmp_ratemask", "0")?;
     let behind = ["route", "add", "unreachable", "203.0.113.0/24"];
     scenario.host("host-b").command(Tool::IP)?.args(behind).run()?.ok()?;
     // Addresses are no sources before the detection of duplicates has ended.
@@ -122,6 +123,16 @@ fn the_reason_is_named_when_nothing_answers() -> Result<()> {
 fn a_trace_names_the_routers_on_the_way() -> Result<()> {
     let scenario = begin()?;
     let b = scenario.host("host-b").address(false)?.to_string();
+    // Linux has limits of its own for errors of routes, by receiver. It sets them up with the first error, without a
+    // lock: of packets that two CPUs process meanwhile, only one is answered.
+    wait_until("the host answers with an error", Duration::from_secs(30), || {
+        let output = scenario
+            .router
+            .call(&["ping", "203.0.113.9", "-c", "1", "--timeout", "1"])
+            .map_err(|error| error.to_string())?;
+        let is_known = output.stdout.contains("host unreachable");
+        if is_known { Ok(()) } else { Err(output.stdout + &output.stderr) }
+    })?;
     let path = scenario.router.call(&["traceroute", "203.0.113.9", "--timeout", "5"])?;
     let lines: Vec<&str> = path.stdout.lines().collect();
     assert_eq!(lines.len(), 2, "{}{}", path.stdout, path.stderr);
