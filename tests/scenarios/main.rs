@@ -42,6 +42,7 @@ mod memif_testpmd;
 mod mixed_interfaces;
 mod mtu;
 mod nat44;
+mod nat44_clients;
 mod nat44_services;
 mod nat64;
 mod ndisc6;

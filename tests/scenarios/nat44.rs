@@ -102,7 +102,8 @@ pub fn nat(policy: &Value, mappings: &[Value]) -> Value {
     json!({ "instances": { "instance": [{ "id": 1, "policy": [whole], "mapping-table": table }] } })
 }
 
-fn pool() -> Value {
+/// A policy with a pool of external addresses.
+pub fn pool() -> Value {
     json!({ "external-ip-address-pool": [{ "pool-id": 1, "external-ip-pool": POOL }] })
 }
 

@@ -109,6 +109,17 @@ impl Tool {
     pub const NFACCTD: Self = Self { program: "nfacctd", package: "pmacct", group: "test" };
     /// libnatpmp's client of NAT-PMP.
     pub const NATPMPC: Self = Self { program: "natpmpc", package: "natpmpc", group: "test" };
+    /// coturn's server of STUN.
+    pub const TURNSERVER: Self = Self { program: "turnserver", package: "coturn", group: "test" };
+    /// coturn's client that finds out what a NAT does.
+    pub const NATDISCOVERY: Self =
+        Self { program: "turnutils_natdiscovery", package: "coturn", group: "test" };
+    /// mtr.
+    pub const MTR: Self = Self { program: "mtr", package: "mtr-tiny", group: "test" };
+    /// A load of HTTP.
+    pub const WRK: Self = Self { program: "wrk", package: "wrk", group: "test" };
+    /// Sends captured packets again.
+    pub const TCPREPLAY: Self = Self { program: "tcpreplay", package: "tcpreplay", group: "test" };
     /// The system's Python, which has access to Debian's scapy.
     pub const PYTHON: Self = Self { program: "python3", package: "python3-scapy", group: "test" };
 

@@ -1,0 +1,158 @@
+//! What programs find out about NAT44: STUN (RFC 5780) about mapping, filtering, hairpinning and lifetime, mtr about the
+//! path, wrk with many connections, and a capture that tcpreplay sends again.
+
+use std::time::Duration;
+
+use serde_json::json;
+use stoa_lab::{Background, Host, Result, Tool, wait_until};
+
+use crate::nat44::{Lab, PORT, pool, seen_by};
+
+/// The second address of the STUN server.
+const OTHER: &str = "198.18.2.3";
+
+/// A STUN server with two addresses and two ports (RFC 5780 section 3).
+fn stun(lab: &Lab) -> Result<Background> {
+    let (host, scratch) = (lab.host("host-b"), lab.router().scratch().path());
+    host.namespace().ip(&["addr", "add", &format!("{OTHER}/24"), "dev", "eth0"])?;
+    let own = host.address(false)?.to_string();
+    let [pid, db] = ["turnserver.pid", "turnserver.db"].map(|name| scratch.join(name));
+    let command = host.command(Tool::TURNSERVER)?;
+    let command =
+        command.args(["-n", "--stun-only", "--no-tls", "--no-dtls", "--no-tcp", "--no-cli"]);
+    let command = command.args(["--log-file", "stdout", "-L", &own, "-L", OTHER]);
+    let command = command.args(["--pidfile", &pid.display().to_string()]);
+    let server = command.args(["--userdb", &db.display().to_string()]).spawn()?;
+    wait_until("the STUN server answers from both addresses", Duration::from_secs(30), || {
+        let printed = discover(lab, &["-m"]).map_err(|error| error.to_string())?;
+        if printed.contains("RFC 5780 response 2") { Ok(()) } else { Err(printed) }
+    })?;
+    Ok(server)
+}
+
+/// What the client inside finds out.
+fn discover(lab: &Lab, words: &[&str]) -> Result<String> {
+    let command = lab.host("host-a").command(Tool::NATDISCOVERY)?.args(words).args(["198.18.2.2"]);
+    Ok(command.deadline(Duration::from_secs(60)).run()?.ok()?.stdout)
+}
+
+fn begin(mapping: &str, filtering: &str) -> Result<Lab> {
+    let mut policy = pool();
+    policy["mapping-type"] = json!(mapping);
+    policy["filtering-type"] = json!(filtering);
+    Lab::begin(&policy, &[])
+}
+
+#[test]
+fn stun_finds_mapping_and_filtering_as_configured() -> Result<()> {
+    // A connection keeps its port if no other one has it, so that STUN finds this mapping for `edm`, too.
+    let mapping = "Endpoint Independent Mapping!";
+    for (kind, filtering, found) in [
+        ("eim", "eif", "Endpoint Independent Filtering!"),
+        ("eim", "adf", "NAT with Address Dependent Filtering!"),
+        ("edm", "edf", "Address and Port Dependent Filtering!"),
+    ] {
+        let lab = begin(kind, filtering)?;
+        let _server = stun(&lab)?;
+        let printed = discover(&lab, &["-m", "-f"])?;
+        assert!(printed.contains("UDP reflexive addr: 203.0.113."), "{printed}");
+        assert!(!printed.contains("UDP reflexive addr: 198.18.1."), "{printed}");
+        assert!(printed.contains(mapping), "{kind}: {printed}");
+        assert!(printed.contains(found), "{kind}, {filtering}: {printed}");
+        lab.scenario.end()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn stun_finds_hairpinning_and_the_lifetime_of_a_mapping() -> Result<()> {
+    let lab = begin("eim", "eif")?;
+    let _server = stun(&lab)?;
+    let printed = discover(&lab, &["-H"])?;
+    assert!(printed.contains("successful hairpinning"), "{printed}");
+    // Mappings of UDP live for minutes (RFC 4787 section 4.3).
+    let printed = discover(&lab, &["-t", "-T", "3"])?;
+    assert!(printed.contains("RFC 5780 response 2") && !printed.contains("timeout"), "{printed}");
+    lab.scenario.end()
+}
+
+#[test]
+fn mtr_sees_the_router_and_the_host_behind_it() -> Result<()> {
+    let lab = begin("eim", "edf")?;
+    let port = PORT.to_string();
+    for more in [&[][..], &["--udp"], &["--tcp", "-P", &port]] {
+        let words = [&["-n", "-r", "-c", "2", "-m", "5", "198.18.2.2"], more].concat();
+        let command = lab.host("host-a").command(Tool::MTR)?.args(words);
+        let printed = command.deadline(Duration::from_secs(60)).run()?.ok()?.stdout;
+        let hops: Vec<&str> = printed
+            .lines()
+            .filter_map(|line| line.split("|--").nth(1)?.split_whitespace().next())
+            .collect();
+        assert_eq!(hops, ["198.18.1.1", "198.18.2.2"], "{more:?}: {printed}");
+    }
+    lab.scenario.end()
+}
+
+#[test]
+fn wrk_has_no_error_with_a_connection_for_each_request() -> Result<()> {
+    let lab = begin("edm", "edf")?;
+    let url = format!("http://198.18.2.2:{PORT}/");
+    let words = ["-t", "1", "-c", "32", "-d", "3", "-H", "Connection: close", &url];
+    let command = lab.host("host-a").command(Tool::WRK)?.args(words);
+    let printed = command.deadline(Duration::from_secs(60)).run()?.ok()?.stdout;
+    assert!(!printed.contains("Socket errors") && !printed.contains("Non-2xx"), "{printed}");
+    let requests = printed.lines().find_map(|line| line.trim().split_once(" requests in "));
+    let requests: u64 = requests.and_then(|(count, _)| count.parse().ok()).expect(&printed);
+    let shown = lab.router().show("nat")?;
+    assert!(
+        shown["policies"][0]["created_flows"].as_u64() >= Some(requests),
+        "{requests}: {shown}"
+    );
+    lab.scenario.end()
+}
+
+/// Writes TCP segments of one direction into a file.
+fn capture(host: &Host, direction: &str, file: &str) -> Result<Background> {
+    let words = ["--immediate-mode", "-U", "-i", "eth0", "-Q", direction, "-w", file, "tcp"];
+    let dump = host.command(Tool::TCPDUMP)?.args(words).spawn()?;
+    wait_until("tcpdump listens", Duration::from_secs(10), || {
+        let log = dump.log();
+        if log.contains("listening") { Ok(()) } else { Err(log) }
+    })?;
+    Ok(dump)
+}
+
+/// What a file has once some text is in it.
+fn captured(host: &Host, file: &str, until: &str) -> Result<String> {
+    let mut printed = String::new();
+    wait_until("tcpdump has written", Duration::from_secs(10), || {
+        let command = host.command(Tool::TCPDUMP).map_err(|error| error.to_string())?;
+        let read = command.args(["-n", "-r", file]).run().map_err(|error| error.to_string())?;
+        printed = read.stdout;
+        if printed.contains(until) { Ok(()) } else { Err(printed.clone()) }
+    })?;
+    Ok(printed)
+}
+
+/// The segments of a connection that has ended belong to none. They may be translated, and never leave as they are.
+#[test]
+fn a_connection_that_is_sent_again_leaks_no_inside_address() -> Result<()> {
+    let lab = begin("eim", "edf")?;
+    let (inside, outside) = (lab.host("host-a"), lab.host("host-b"));
+    let scratch = lab.router().scratch().path();
+    let file = |name: &str| scratch.join(name).display().to_string();
+    let [sent, come] = [file("sent.pcap"), file("come.pcap")];
+    let dump = capture(inside, "out", &sent)?;
+    seen_by(inside, "198.18.2.2", PORT)?;
+    captured(inside, &sent, "Flags [F")?;
+    dump.stop()?;
+    let dump = capture(outside, "in", &come)?;
+    let words = ["-i", "eth0", "--topspeed", "--loop", "20", &sent];
+    let printed = inside.command(Tool::TCPREPLAY)?.args(words).run()?.ok()?.stdout;
+    assert!(printed.contains("Successful packets:"), "{printed}");
+    let (address, port) = seen_by(inside, "198.18.2.2", PORT)?;
+    let printed = captured(outside, &come, &format!("{address}.{port} > "))?;
+    assert!(!printed.contains("198.18.1."), "{printed}");
+    dump.stop()?;
+    lab.scenario.end()
+}
