@@ -298,7 +298,8 @@ impl ForwarderState {
         }
     }
 
-    /// Sets a login, or removes it without a number, as a row does: for tests and benchmarks. `false`: there is no room.
+    /// Sets a login, or removes it without a number, as a row does: for tests and benchmarks. `false`: there is no
+    /// room.
     pub fn set_login(&mut self, interface: &str, mac: [u8; 6], id: Option<u64>) -> bool {
         let host = Key { interface: interface.to_owned(), mac };
         match id {
