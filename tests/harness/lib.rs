@@ -6,6 +6,7 @@ mod four_routers;
 mod resources;
 mod testpmd;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use stoa_lab::{
@@ -158,4 +159,23 @@ fn run_scapy(command: Command, script: &str, names: &[(&str, &str)]) -> Result<S
         return Err(LabError::ToolMissing { program, package, group });
     }
     Ok(output.ok()?.stdout)
+}
+
+/// The browser: `CHROMIUM`, or Debian's. `None` on Ubuntu, which has no package without snap.
+///
+/// # Errors
+/// On other systems, when there is none.
+pub fn browser() -> Result<Option<PathBuf>> {
+    if let Some(named) = std::env::var_os("CHROMIUM") {
+        return Ok(Some(named.into()));
+    }
+    let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    match Tool::CHROMIUM.find() {
+        Ok(path) => Ok(Some(path)),
+        Err(_) if system.lines().any(|line| line == "ID=ubuntu") => {
+            eprintln!("SKIPPED: Ubuntu packages no browser; CHROMIUM=PATH names one");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }

@@ -8,7 +8,7 @@ use stoa_lab::{
     Background, Command, Configuration, Host, Namespace, Result, Router, Scratch, Tool, Topology,
     stoa_binary, wait_until,
 };
-use stoa_scenarios::{Scenario, two_sides};
+use stoa_scenarios::{Scenario, browser, two_sides};
 
 const DEADLINE: Duration = Duration::from_secs(40);
 const SECRET: &str = "long and random";
@@ -177,22 +177,6 @@ impl Lab {
         let (status, _, body) = self.curl(&format!("{PORTAL}captive-portal/api"), &[])?;
         assert_eq!(status, 200, "{body}");
         Ok(serde_json::from_str(&body).unwrap_or_default())
-    }
-}
-
-/// The browser: `CHROMIUM`, or Debian's. `None` on Ubuntu, which has no package without snap.
-fn browser() -> Result<Option<PathBuf>> {
-    if let Some(named) = std::env::var_os("CHROMIUM") {
-        return Ok(Some(named.into()));
-    }
-    let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-    match Tool::CHROMIUM.find() {
-        Ok(path) => Ok(Some(path)),
-        Err(_) if system.lines().any(|line| line == "ID=ubuntu") => {
-            eprintln!("SKIPPED: Ubuntu packages no browser; CHROMIUM=PATH names one");
-            Ok(None)
-        }
-        Err(error) => Err(error),
     }
 }
 

@@ -5,13 +5,14 @@
 //! `dashboard/test/browser.mjs` controls the browser; this test compares its result with the router.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use stoa_lab::{
     Command, Configuration, LabError, Result, Router, Scratch, Tool, stoa_binary, wait_until,
 };
+use stoa_scenarios::browser;
 
 /// Deadline of the script.
 const DEADLINE: Duration = Duration::from_secs(240);
@@ -21,22 +22,6 @@ fn free_port() -> Result<u16> {
     let listener = listener.map_err(|error| LabError::system("a free port", error))?;
     let address = listener.local_addr();
     Ok(address.map_err(|error| LabError::system("its address", error))?.port())
-}
-
-/// The browser: `CHROMIUM`, or Debian's. `None` on Ubuntu, which has no package without snap.
-fn browser() -> Result<Option<PathBuf>> {
-    if let Some(named) = std::env::var_os("CHROMIUM") {
-        return Ok(Some(named.into()));
-    }
-    let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-    match Tool::CHROMIUM.find() {
-        Ok(path) => Ok(Some(path)),
-        Err(_) if system.lines().any(|line| line == "ID=ubuntu") => {
-            eprintln!("SKIPPED: Ubuntu packages no browser; CHROMIUM=PATH names one");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Two ports that need no root: a generator and a sink.

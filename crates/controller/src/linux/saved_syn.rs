@@ -33,6 +33,11 @@ pub fn save(listener: &impl AsFd) -> io::Result<()> {
 /// The source MAC address of the frame that has opened a connection. `None`: Linux has not kept it, as for a connection
 /// by a SYN cookie, or the frame has no address of a host.
 pub fn source_mac(connection: &impl AsFd) -> Option<[u8; 6]> {
+    source_of(&frame_of(connection)?)
+}
+
+/// The first bytes of the frame that has opened a connection, at most [`LONGEST`]; `None`: Linux has not kept it.
+fn frame_of(connection: &impl AsFd) -> Option<Vec<u8>> {
     let mut frame = [0_u8; LONGEST];
     let mut length = LONGEST as libc::socklen_t;
     let (level, option) = (libc::IPPROTO_TCP, libc::TCP_SAVED_SYN);
@@ -40,10 +45,9 @@ pub fn source_mac(connection: &impl AsFd) -> Option<[u8; 6]> {
     let to = frame.as_mut_ptr().cast();
     // SAFETY: Linux writes at most `length` bytes to `frame`, and their number to `length`; both outlive the call.
     let result = unsafe { libc::getsockopt(socket, level, option, to, &raw mut length) };
-    if result != 0 {
-        return None;
-    }
-    source_of(frame.get(..length as usize)?)
+    // Without a frame, the call succeeds and the length is 0.
+    let kept = if result == 0 { frame.get(..length as usize)? } else { &[] };
+    (!kept.is_empty()).then(|| kept.to_vec())
 }
 
 /// The source of an Ethernet frame with an IP packet, if it is the address of a host.
@@ -87,8 +91,11 @@ mod tests {
             let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             listener.accept().unwrap().0
         };
+        let connection = open(true);
+        let frame = frame_of(&connection).expect("a frame");
+        assert_eq!(frame.get(12..14), Some(&[8, 0][..]), "{frame:?}");
         // The frames of loopback have addresses of zeros, which no host has.
-        assert_eq!(source_mac(&open(true)), None);
-        assert_eq!(source_mac(&open(false)), None);
+        assert_eq!(source_mac(&connection), None);
+        assert_eq!(frame_of(&open(false)), None);
     }
 }

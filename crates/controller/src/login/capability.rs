@@ -40,11 +40,8 @@ impl Capability for HostLogin {
             check_interface(given, &login.portal, &place, errors);
             desired.login = Some(translated_login(of, &login.portal));
             let advertising = desired.ip6.as_mut().and_then(|it| it.advertising.as_mut());
-            // RFC 8910 section 2: an address in it would be no name of a certificate.
-            if let Some(advertising) = advertising
-                && login.portal.url.is_some()
-            {
-                advertising.captive_portal = login.portal.api();
+            if let (Some(advertising), Some(api)) = (advertising, login.portal.api()) {
+                advertising.captive_portal = api;
             }
         }
         translated.login = login.clone();

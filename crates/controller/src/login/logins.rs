@@ -120,6 +120,13 @@ impl Logins {
         is_begun
     }
 
+    /// Logs out a host; whether it had logged in.
+    pub fn end_host(&self, host: &Key, cause: Cause) -> bool {
+        let is_ended = self.sessions().end(host, cause);
+        self.changed.notify_one();
+        is_ended
+    }
+
     /// Logs out all hosts that meet a condition; how many.
     pub fn end(&self, cause: Cause, meets: impl Fn(&Session) -> bool) -> u32 {
         let mut sessions = self.sessions();
@@ -136,18 +143,26 @@ mod tests {
     use super::*;
     use crate::login::sessions::{Limits, Method};
 
+    fn new(number: u32) -> New {
+        let [.., a, b] = number.to_be_bytes();
+        New {
+            host: Key { interface: "guests".to_owned(), mac: [2, 0, 0, 0, a, b] },
+            id: number.into(),
+            user: String::new(),
+            method: Method::Local,
+            limits: Limits::default(),
+            address: String::new(),
+            class: Vec::new(),
+            interim_s: None,
+        }
+    }
+
     #[tokio::test]
     async fn no_stop_is_lost_when_all_hosts_are_logged_out_at_once() {
         let logins = Logins::default();
         let mut sessions = Sessions::default();
-        for number in 0..10_000_u32 {
-            let [.., a, b] = number.to_be_bytes();
-            let host = Key { interface: "guests".to_owned(), mac: [2, 0, 0, 0, a, b] };
-            let (user, address) = (String::new(), String::new());
-            let (method, limits, class) = (Method::Local, Limits::default(), Vec::new());
-            let id = number.into();
-            sessions
-                .begin(New { host, id, user, method, limits, address, class, interim_s: None }, 1);
+        for number in 0..10_000 {
+            sessions.begin(new(number), 1);
         }
         logins.add_events(sessions.take_events());
         sessions.retain_interfaces(|_| false);
@@ -155,5 +170,32 @@ mod tests {
         let events = logins.take_events().await;
         let stops = events.iter().filter(|(it, _)| matches!(it, Event::Stopped(..))).count();
         assert_eq!((events.len(), stops, logins.list().lost_reports), (20_000, 10_000, 0));
+    }
+
+    #[tokio::test]
+    async fn a_stop_pushes_out_another_event_and_an_interim_one_none() {
+        let logins = Logins::default();
+        let mut sessions = Sessions::default();
+        sessions.begin(new(1), 1);
+        let session = sessions.all().next().unwrap().clone();
+        logins.add_events(vec![Event::Started(session.clone()); EVENTS]);
+        logins.add_events(vec![Event::Interim(session.clone())]);
+        assert_eq!(logins.list().lost_reports, 0);
+        logins.add_events(vec![Event::Stopped(session, Cause::User)]);
+        assert_eq!(logins.list().lost_reports, 1);
+        let events = logins.take_events().await;
+        assert_eq!(events.len(), EVENTS);
+        assert!(matches!(events.back(), Some((Event::Stopped(..), _))));
+        assert!(events.iter().all(|(it, _)| !matches!(it, Event::Interim(_))));
+    }
+
+    #[test]
+    fn a_host_logs_out_alone() {
+        let logins = Logins::default();
+        (1..4).for_each(|number| assert!(logins.begin(new(number))));
+        assert!(logins.end_host(&new(2).host, Cause::User));
+        assert!(!logins.end_host(&new(2).host, Cause::User));
+        let rest: Vec<_> = logins.list().sessions.iter().map(|it| it.id).collect();
+        assert_eq!(rest, [1, 3]);
     }
 }

@@ -1,5 +1,6 @@
 //! Drives the logins: counters and time in, rows to the forwarder, events to accounting, and the file.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::pin::Pin;
@@ -7,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stoa_api::login::Key;
+use stoa_api::text::mac_text;
 use stoa_api::v1;
 
 use super::logins::{Logins, clock_s};
 use super::rows::LoginTable;
-use super::sessions::{Event, Session, mac_text};
+use super::sessions::{Event, Session};
 use super::store::{Store, Writer};
 use crate::apply::ForwarderConnection;
 use crate::config::model::Login;
@@ -89,21 +91,24 @@ impl Logins {
     /// Takes over counters, and lets time pass.
     fn pass(&self, connection: &ForwarderConnection, counters: Counters) {
         let now = clock_s();
-        let login = connection.login();
-        let has_login = |name: &str| {
-            connection.with_configuration(|it| {
-                it.and_then(|it| it.interfaces.named(name)).is_some_and(|it| it.login.is_some())
-            })
-        };
-        let is_configured = connection.is_configured();
+        // Read once, before the logins are locked: there may be as many users and interfaces as logins.
+        let configured = connection.with_configuration(|it| {
+            let it = it?;
+            let with = it.interfaces.iter().filter(|it| it.login.is_some());
+            let interfaces: HashSet<String> = with.map(|it| it.name.clone()).collect();
+            Some((interfaces, Arc::clone(&it.login)))
+        });
+        let (interfaces, login) = configured.unzip();
+        let login = login.unwrap_or_default();
+        let users: HashSet<&str> = login.user.iter().map(|it| it.name.as_str()).collect();
         let mut sessions = self.sessions();
         match counters {
             Some(v1::ListLoginsReply { logins, run }) => sessions.count(&logins, run, now),
             None => sessions.count_none(now),
         }
-        if is_configured {
-            sessions.retain_interfaces(has_login);
-            sessions.retain_users(|user| login.user.iter().any(|it| it.name == user));
+        if let Some(interfaces) = interfaces {
+            sessions.retain_interfaces(|name| interfaces.contains(name));
+            sessions.retain_users(|user| users.contains(user));
         }
         sessions.pass(now, login.radius.interim_interval);
     }
@@ -135,7 +140,7 @@ fn log(event: &Event) {
         Event::Interim(_) => return,
         Event::Stopped(it, cause) => (it, cause.name()),
     };
-    let mac = mac_text(session.mac);
+    let mac = mac_text(&session.mac);
     tracing::info!(interface = session.interface, mac, user = session.user, "login: {what}");
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use stoa_api::login::{Key, LOGINS, is_host};
 use stoa_api::v1;
+use stoa_wire::ethernet::Mac;
 
 use super::cause::Cause;
 
@@ -105,9 +106,7 @@ pub struct Session {
     pub total: Volume,
     /// What former forwarders have counted.
     former: Volume,
-    /// What this one has counted.
-    counted: Volume,
-    /// Which one this is.
+    /// The run of the forwarder that counts now.
     run: u64,
     /// When it has last sent a packet.
     last_s: u64,
@@ -115,17 +114,9 @@ pub struct Session {
     reported_s: u64,
 }
 
-/// `02:00:00:00:00:09`.
-pub fn mac_text(mac: [u8; 6]) -> String {
-    let [a, b, c, d, e, f] = mac;
-    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
-}
-
-/// The inverse of [`mac_text`]; `None`: it is no address of a host.
+/// The MAC address in a text, such as `02:00:00:00:00:09`; `None`: it is no address of a host.
 pub fn mac_of(text: &str) -> Option<[u8; 6]> {
-    let bytes: Option<Vec<u8>> =
-        text.split(':').map(|part| u8::from_str_radix(part, 16).ok()).collect();
-    let mac = <[u8; 6]>::try_from(bytes?).ok()?;
+    let Mac(mac) = text.parse().ok()?;
     is_host(&mac).then_some(mac)
 }
 
@@ -260,7 +251,6 @@ impl Sessions {
             interim_s,
             total: Volume::default(),
             former: Volume::default(),
-            counted: Volume::default(),
             run: 0,
             last_s: now,
             reported_s: now,
@@ -291,12 +281,10 @@ impl Sessions {
             else {
                 continue;
             };
-            let counted = Volume::of(it);
             if run != session.run {
                 (session.former, session.run) = (session.total, run);
             }
-            session.counted = counted;
-            session.total = session.former.plus(counted);
+            session.total = session.former.plus(Volume::of(it));
             if let Some(idle_ms) = it.idle_ms {
                 let last = now.saturating_sub(idle_ms / 1_000);
                 session.last_s = session.last_s.max(last);

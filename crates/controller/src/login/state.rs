@@ -4,9 +4,10 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 use stoa_api::date;
+use stoa_api::text::mac_text;
 
 use super::logins::Listed;
-use super::sessions::{Session, mac_text};
+use super::sessions::Session;
 use crate::capability::Page;
 use crate::json::{list, number, object, text};
 
@@ -16,7 +17,7 @@ pub(super) fn add(logins: &Listed, state: &mut Map<String, Value>) {
     let host = |it: &Session| {
         let mut host = object([
             ("interface", text(&it.interface)),
-            ("mac-address", text(&mac_text(it.mac))),
+            ("mac-address", text(&mac_text(&it.mac))),
             ("user", text(&it.user)),
             ("method", text(it.method.name())),
             ("since", text(&date::of_unix_s(logins.since_unix_s(it)))),

@@ -158,6 +158,12 @@ mod tests {
         let all: Vec<_> = sessions.all().cloned().collect();
         store.write(all.clone()).unwrap();
         assert_eq!(store.read().unwrap().logins, all);
+        // A file of another version has fields that this one does not know.
+        let text = std::fs::read_to_string(folder.join("logins.json")).unwrap();
+        let other = text.replace("\"run\":", "\"counted\":{\"in_packets\":1},\"run\":");
+        assert_ne!(other, text);
+        std::fs::write(folder.join("logins.json"), other).unwrap();
+        assert_eq!(store.read().unwrap().logins, all);
         std::fs::write(folder.join("logins.json"), "{").unwrap();
         assert!(store.read().is_err());
         assert_eq!(Writer::new(store).read(), (Vec::new(), 0));

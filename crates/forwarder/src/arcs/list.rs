@@ -369,7 +369,10 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 before: &[],
             },
             passive(
-                (login::OUTPUT_NODES[1], "counts IPv6 packets to hosts that have logged in"),
+                (
+                    login::OUTPUT_NODES[1],
+                    "counts IPv6 packets to hosts that have logged in, and drops others to unknown ones",
+                ),
                 login::make_output6,
                 &[],
             ),

@@ -1,6 +1,6 @@
 //! Packets that do not pass the arc of their interface: to groups, to all hosts, to and from link-local addresses. All
 //! of them are for the router. Unknown hosts get what they need of DHCP, name servers, the portal and the link; virtual
-//! routers hear each other.
+//! routers receive each other's advertisements.
 
 use std::sync::LazyLock;
 
@@ -70,7 +70,7 @@ fn beside_arc(
     }
     let bytes = vector.bytes(lane);
     let packet = if is_ip4 { of_ip4(bytes) } else { of_ip6(bytes) };
-    // Virtual routers of the link hear each other: a router that does not becomes master beside another one.
+    // Virtual routers of the link receive each other's advertisements: one that does not becomes a second master.
     if packet.kind.protocol() == VRRP && packet.kind.malformed().is_none() {
         return next;
     }

@@ -21,7 +21,7 @@ pub use input::{EDGES4, EDGES6, make_input4, make_input6};
 pub use output::{make_output4, make_output6};
 pub use redirect::{EDGES4 as REDIRECT_EDGES4, EDGES6 as REDIRECT_EDGES6};
 pub use redirect::{make4 as make_redirect4, make6 as make_redirect6};
-pub use source::{NO_KEY, key};
+pub use source::key;
 
 use stoa_engine::{Next, Vector};
 

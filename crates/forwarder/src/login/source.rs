@@ -8,9 +8,9 @@ use crate::ethernet::mac_word;
 use crate::shared::Shared;
 
 /// No host has this key: that of the MAC address of zeros. It is one that a table can have, for look-ups of many keys.
-pub const NO_KEY: u64 = 0;
+const NO_KEY: u64 = 0;
 
-/// The key of a host with this MAC address in [`LoginInterface::hosts`]: 47 bits. [`NO_KEY`]: no host can have it.
+/// The key of a host with this MAC address in [`LoginInterface::hosts`]: 47 bits. 0: it is none of a host.
 #[inline(always)]
 pub fn key(mac: &[u8; 6]) -> u64 {
     let word = mac_word(mac);

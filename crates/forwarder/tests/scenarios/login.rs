@@ -164,8 +164,8 @@ fn a_host_that_has_logged_in_passes_with_all_its_addresses() {
     assert_eq!((login.in_bytes, login.out_bytes), (31 + 51, 34));
     assert!(login.idle_ms.is_some());
     // Another host with its address is another host.
-    let stranger = frame(our_mac(1), host_mac(9), &[], ethertype::IP4, &sent[0]);
-    lab.send("west", [stranger]);
+    let other = frame(our_mac(1), host_mac(9), &[], ethertype::IP4, &sent[0]);
+    lab.send("west", [other]);
     lab.assert_dropped(&[("login-required", 1)]);
     // The next login begins at zero.
     assert!(lab.state().set_login("west", host_mac(1), Some(8)));
@@ -304,4 +304,20 @@ fn settings_that_go_and_come_keep_logins() {
     // Without the setting, packets meet no node of it.
     let nodes = lab.node_counts();
     assert!(nodes.iter().all(|(node, _)| !node.contains("login")), "{nodes:?} {OUTPUT_NODES:?}");
+}
+
+#[test]
+fn logins_are_listed_by_pages() {
+    let mut lab = Lab::new(&Setup::three_ports());
+    // The first page of 1,024 ends among those of the second interface.
+    for (interface, hosts) in [("east", 600), ("north", 600), ("west", 900)] {
+        for host in 0..hosts {
+            let [a, b] = u16::to_be_bytes(host);
+            assert!(lab.state().set_login(interface, [2, 0, 0, 0, a, b], Some(host.into())));
+        }
+    }
+    let listed = lab.state().logins();
+    assert_eq!(listed.len(), 2_100);
+    let keys: Vec<_> = listed.iter().map(|it| (&it.interface, &it.mac)).collect();
+    assert!(keys.is_sorted_by(|one, next| one < next), "each once, in order");
 }

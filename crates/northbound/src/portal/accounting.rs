@@ -42,7 +42,7 @@ pub(super) async fn run(portal: Arc<Portal>) {
         {
             in_flight.spawn(send(Arc::clone(&portal), report));
         }
-        // A full house waits for an answer.
+        // While as many reports as possible are on their way, the next one waits for an answer.
         let next = waiting.next_due().filter(|_| in_flight.len() < AT_ONCE);
         tokio::select! {
             events = logins.take_events() => {

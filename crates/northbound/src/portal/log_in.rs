@@ -162,7 +162,7 @@ pub(super) async fn log_out(State(portal): State<Arc<Portal>>, request: Request)
         && let Some(found) = portal.host(&peer(&parts))
     {
         let logins = portal.datastore.connection().logins();
-        logins.end(Cause::User, |session| session.key() == found.host);
+        logins.end_host(&found.host, Cause::User);
     }
     pages::home()
 }

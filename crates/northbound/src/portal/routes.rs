@@ -1,6 +1,6 @@
 //! The routes of the portal, and what each request passes before them.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -47,16 +47,12 @@ fn is_ours(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> bool {
     };
     let url = settings.url.as_deref().unwrap_or_default();
     let of_url = url.strip_prefix("https://").and_then(|rest| rest.split('/').next());
-    let port = settings.port;
     let is_same = |ours: &str| {
         let plain = |host: &str| host.strip_suffix(":443").unwrap_or(host).to_ascii_lowercase();
         plain(named) == plain(ours)
     };
-    let of_address = |address: &IpAddr| match address {
-        IpAddr::V4(it) => format!("{it}:{port}"),
-        IpAddr::V6(it) => format!("[{it}]:{port}"),
-    };
-    of_url.is_some_and(is_same) || settings.address.iter().any(|it| is_same(&of_address(it)))
+    let mut of_addresses = settings.address.iter().map(|it| SocketAddr::new(*it, settings.port));
+    of_url.is_some_and(is_same) || of_addresses.any(|it| is_same(&it.to_string()))
 }
 
 /// Runs for every request: rate limit, forged hosts, cross-site requests, security headers of the answer.

@@ -4,7 +4,9 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
+use stoa_api::text::mac_text;
 use stoa_api::v1::{ClearLoginsRequest, HostLogin, ShowLoginsRequest};
+use stoa_wire::ethernet::Mac;
 
 use super::{duration, number, table, write};
 use crate::failure::Failure;
@@ -17,8 +19,8 @@ pub struct LoginFilter {
     #[arg(long, value_name = "INTERFACE", default_value = "", hide_default_value = true)]
     interface: String,
     /// Only the host with this MAC address
-    #[arg(long, value_name = "MAC", value_parser = mac)]
-    mac: Option<[u8; 6]>,
+    #[arg(long, value_name = "MAC")]
+    mac: Option<Mac>,
     /// Only hosts of this user
     #[arg(long, value_name = "USER", default_value = "", hide_default_value = true)]
     user: String,
@@ -29,23 +31,10 @@ impl LoginFilter {
     pub fn request(&self) -> ClearLoginsRequest {
         ClearLoginsRequest {
             interface: self.interface.clone(),
-            mac: self.mac.map(Vec::from).unwrap_or_default(),
+            mac: self.mac.map(|it| it.0.to_vec()).unwrap_or_default(),
             user: self.user.clone(),
         }
     }
-}
-
-/// A MAC address as operators write it.
-fn mac(text: &str) -> Result<[u8; 6], String> {
-    let bytes: Option<Vec<u8>> =
-        text.split([':', '-']).map(|part| u8::from_str_radix(part, 16).ok()).collect();
-    let bytes = bytes.and_then(|bytes| <[u8; 6]>::try_from(bytes).ok());
-    bytes.ok_or_else(|| "it is not a MAC address, such as 02:00:00:00:00:09".to_owned())
-}
-
-fn mac_text(mac: &[u8]) -> String {
-    let parts: Vec<String> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
-    parts.join(":")
 }
 
 /// Requests the logins and prints them.
@@ -102,12 +91,30 @@ fn to_json(it: &HostLogin) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
     use super::*;
 
     #[test]
+    fn a_host_is_named_by_its_mac_address() {
+        let filter = |mac: &str| {
+            let command = LoginFilter::augment_args(Command::new("clear"));
+            let matches = command.try_get_matches_from(["clear", "--mac", mac])?;
+            LoginFilter::from_arg_matches(&matches)
+        };
+        for mac in ["02:00:00:00:00:0A", "02-00-00-00-00-0a"] {
+            assert_eq!(filter(mac).unwrap().request().mac, [2, 0, 0, 0, 0, 10], "{mac}");
+        }
+        for wrong in ["02:00:00:00:00", "+2:00:00:00:00:0a", "x"] {
+            assert!(
+                filter(wrong).unwrap_err().to_string().contains("not a MAC address"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
     fn hosts_are_rows() {
-        assert_eq!(mac("02:00:00:00:00:0A"), Ok([2, 0, 0, 0, 0, 10]));
-        assert!(mac("02:00:00:00:00").is_err() && mac("x").is_err());
         let host = HostLogin {
             interface: "guests".to_owned(),
             mac: vec![2, 0, 0, 0, 0, 10],

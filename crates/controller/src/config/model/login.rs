@@ -1,6 +1,6 @@
 //! `stoa-login`: the portal, who may log in, and interfaces where hosts have to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -43,15 +43,15 @@ impl Portal {
         let address = addresses.find(|it| it.is_ipv4() == is_ip4).or(self.address.first());
         match (&self.url, address) {
             (Some(url), _) => url.clone(),
-            (None, Some(IpAddr::V4(it))) => format!("https://{it}:{}/", self.port),
-            (None, Some(IpAddr::V6(it))) => format!("https://[{it}]:{}/", self.port),
+            (None, Some(it)) => format!("https://{}/", SocketAddr::new(*it, self.port)),
             (None, None) => String::new(),
         }
     }
 
-    /// Its API for hosts (RFC 8908), if it has a URL.
-    pub fn api(&self) -> String {
-        format!("{}captive-portal/api", self.url.as_deref().unwrap_or_default())
+    /// Where hosts find its API (RFC 8908); `None`: it has no URL. An address would be no name of a certificate
+    /// (RFC 8910 section 2).
+    pub fn api(&self) -> Option<String> {
+        self.url.as_ref().map(|url| format!("{url}captive-portal/api"))
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use stoa_api::login::{ADDRESSES, GARDEN, is_redirect};
 use stoa_api::v1;
 
-use super::{Prefix, ValidationErrors, address, bits};
+use super::{Prefix, ValidationErrors, address, bits, message, network};
 use crate::control::listing::octets;
 
 /// What hosts may do that have not logged in.
@@ -26,11 +26,9 @@ pub struct Login {
 impl Login {
     /// As in the contract.
     pub(in crate::control) fn message(&self) -> v1::InterfaceLogin {
-        let prefix =
-            |(ip, length): &Prefix| v1::Prefix { address: octets(*ip), length: (*length).into() };
         let addresses = |all: &[IpAddr]| all.iter().copied().map(octets).collect();
         v1::InterfaceLogin {
-            garden: self.garden.iter().map(prefix).collect(),
+            garden: self.garden.iter().copied().map(message::prefix).collect(),
             name_servers: addresses(&self.name_servers),
             portal_addresses: addresses(&self.portal),
             portal_port: self.portal_port.into(),
@@ -44,13 +42,7 @@ impl Login {
 fn prefix(prefix: &v1::Prefix) -> Option<Prefix> {
     let ip = address(&prefix.address)?;
     let length = u8::try_from(prefix.length).ok().filter(|it| *it <= bits(ip))?;
-    let host_bits = bits(ip) - length;
-    let value = match ip {
-        IpAddr::V4(it) => it.to_bits().into(),
-        IpAddr::V6(it) => it.to_bits(),
-    };
-    let mask = u128::MAX.checked_shr(128 - u32::from(host_bits)).unwrap_or(0);
-    (value & mask == 0).then_some((ip, length))
+    (network(ip, length) == ip).then_some((ip, length))
 }
 
 /// The settings of an interface; `None`: they are wrong.

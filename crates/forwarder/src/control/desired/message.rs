@@ -12,7 +12,7 @@ use crate::bfd::session::Config;
 use crate::control::listing::octets;
 use crate::flow::alg::Alg;
 
-fn prefix((address, length): Prefix) -> v1::Prefix {
+pub(super) fn prefix((address, length): Prefix) -> v1::Prefix {
     v1::Prefix { address: octets(address), length: length.into() }
 }
 

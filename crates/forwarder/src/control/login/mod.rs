@@ -260,11 +260,12 @@ impl ForwarderState {
         let (now, hz) = (clock::tsc(), u128::from(clock::tsc_hz().max(1)));
         let from = Bound::Included(after.as_ref().map_or("", |it| &it.interface));
         let interfaces = self.capabilities.login.by_name.range::<str, _>((from, Bound::Unbounded));
-        let hosts = interfaces.flat_map(|(name, of)| of.logins.iter().map(move |it| (name, it)));
-        let is_behind = |name: &String, mac: &[u8; 6]| {
-            after.as_ref().is_none_or(|it| (name, mac) > (&it.interface, &it.mac))
+        let behind = |name: &String| match &after {
+            Some(it) if it.interface == *name => (Bound::Excluded(it.mac), Bound::Unbounded),
+            _ => (Bound::Unbounded, Bound::Unbounded),
         };
-        let rest = hosts.filter(|(name, (mac, _))| is_behind(name, mac));
+        let rest = interfaces
+            .flat_map(|(name, of)| of.logins.range(behind(name)).map(move |it| (name, it)));
         let mut last = None;
         for (at, (name, (mac, active))) in rest.take(PAGE).enumerate() {
             let sum = self.shared.login_traffic.sum(active.number).since(active.before);
@@ -297,7 +298,8 @@ impl ForwarderState {
         }
     }
 
-    /// Sets a login, or removes it without a number, as a row does: for tests. `false`: there is no room.
+    /// Sets a login, or removes it without a number, as a row does: for tests and benchmarks. `false`: there is no
+    /// room.
     pub fn set_login(&mut self, interface: &str, mac: [u8; 6], id: Option<u64>) -> bool {
         let host = Key { interface: interface.to_owned(), mac };
         match id {
@@ -307,5 +309,18 @@ impl ForwarderState {
                 true
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_api::login::REDIRECT_BYTES;
+    use stoa_wire::tcp_redirect::ANSWER_MOST;
+
+    use super::*;
+
+    #[test]
+    fn the_longest_redirect_is_not_cut() {
+        assert!(redirect(&"x".repeat(REDIRECT_BYTES)).len() <= ANSWER_MOST);
     }
 }

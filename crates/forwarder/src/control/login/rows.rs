@@ -1,10 +1,9 @@
 //! Logins as rows of a keyed delta stream.
 
-use stoa_api::login::{Key, LOGINS, Row};
+use stoa_api::login::{Key, LOGINS, Row, is_host};
 use stoa_delta::{Refusal, Store};
 
 use crate::control::forwarder_state::ForwarderState;
-use crate::login;
 
 /// The table of logins. They are in the state of the capability.
 #[derive(Default)]
@@ -16,7 +15,7 @@ impl Store for LoginRows {
     type Context = ForwarderState;
 
     fn set(&mut self, state: &mut ForwarderState, key: &Key, row: Row) -> Result<(), Refusal> {
-        if login::key(&key.mac) == login::NO_KEY {
+        if !is_host(&key.mac) {
             return Err(Refusal {
                 reason: format!("a host cannot have the MAC address {:02x?}", key.mac),
                 fix: "Use a unicast MAC address.".to_owned(),
