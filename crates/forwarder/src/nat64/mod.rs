@@ -103,16 +103,9 @@ fn confine(shared: &Shared, vector: &mut Vector, lane: usize, next: u16) -> u16 
     ERROR
 }
 
-/// The same for all lanes of a vector, whose look-up has returned `next`.
-#[inline]
-pub fn all_confined(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
-    let lanes = vector.len();
-    let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-    if any & flags::CROSSED == 0 { next } else { confine_all(shared, vector, next) }
-}
-
+/// The same for all lanes of a vector with lanes that were IPv6 packets, whose look-up has returned `next`.
 #[inline(never)]
-fn confine_all(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
+pub fn all_confined(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
     let lanes = vector.len();
     if next == Next::All(REWRITE)
         && let Some(adjacency) = vector.adjacency.uniform(lanes)
@@ -144,12 +137,11 @@ pub fn forwarded(vector: &Vector, lane: usize, next: u16) -> u16 {
     if is_closed { Drop::Nat64Address.next() } else { next }
 }
 
-/// The same for all lanes of a vector, whose look-up has returned `next`.
-#[inline]
+/// The same for all lanes of a vector with lanes that were IPv4 packets, whose look-up has returned `next`.
+#[inline(never)]
 pub fn all_forwarded(vector: &mut Vector, next: Next) -> Next {
     let lanes = vector.len();
-    let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-    if any & flags::CROSSED == 0 || matches!(next, Next::All(edge) if edge != LOCAL) {
+    if matches!(next, Next::All(edge) if edge != LOCAL) {
         return next;
     }
     if let Next::All(edge) = next {
