@@ -52,9 +52,6 @@ const ERROR6: u16 = 1;
 pub const EDGES4: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-lookup"];
 const TO_LOOKUP: u16 = 3;
 
-/// MTUs of interfaces, for ICMP errors of others: a router that needs less says so itself.
-const MTUS: (u32, u32) = (u32::MAX, u32::MAX);
-
 /// Which prefixes are translated.
 #[derive(Debug, Default)]
 pub struct Nat64 {

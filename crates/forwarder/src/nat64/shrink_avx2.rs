@@ -8,10 +8,10 @@ use std::arch::x86_64::*;
 use stoa_engine::vector::Fields;
 use stoa_engine::{VECTOR, Vector};
 use stoa_wire::protocol::{TCP, UDP};
-use stoa_wire::siit::GROWTH;
+use stoa_wire::siit::{FRAGMENTED, GROWTH};
 use stoa_wire::{ipv4, ipv6, tcp};
 
-use super::plain::{FRAGMENTED, Four, WHOLE};
+use super::plain::{New4, WHOLE};
 use crate::columns_avx2::{
     Bits, Columns, STEP, behind_places, bits_32, corrected, each_step, host, is, load, load_4,
     mask_16, pair, store, store_some, swap_16, transpose_back, word, write_some,
@@ -26,21 +26,21 @@ const UDP_WORD: usize = ipv6::LENGTH + 4;
 const UDP_END: usize = ipv6::LENGTH + 8;
 
 /// Makes IPv4 packets of those of these plain lanes that it can; returns the others. Columns of fields must be known.
-pub fn shrink(vector: &mut Vector, lanes: &Bits, new: &Four) -> Bits {
+pub fn shrink(vector: &mut Vector, lanes: &Bits, new: &New4) -> Bits {
     assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: asserted above: the processor has AVX2.
     unsafe { shrink_all(vector, lanes, new) }
 }
 
 #[target_feature(enable = "avx2")]
-fn shrink_all(vector: &mut Vector, lanes: &Bits, new: &Four) -> Bits {
+fn shrink_all(vector: &mut Vector, lanes: &Bits, new: &New4) -> Bits {
     each_step(vector, lanes, |vector, at, lanes| shrink_step(vector, at, lanes, new))
 }
 
 /// Translates those of some of eight lanes that it can; returns them.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn shrink_step(vector: &mut Vector, at: usize, lanes: u8, new: &Four) -> u8 {
+fn shrink_step(vector: &mut Vector, at: usize, lanes: u8, new: &New4) -> u8 {
     let (pool, columns) = (vector.pool(), Columns::load(vector, at));
     let Some(fields) = vector.known_fields().filter(|_| columns.are_inside(pool, 0, BYTES)) else {
         return 0;
