@@ -64,6 +64,9 @@ fn what_only_nat44_has_is_refused() {
     ] {
         let mut more = prefixes(&["64:ff9b::/96"]);
         more[leaf] = value;
+        if leaf == "port-allocation-type" {
+            more["port-set"] = json!({ "port-set-size": 64 });
+        }
         let given = whole(&json!([of_type(&[policy(1, more)])])).to_string();
         let errors = Configuration::parse(Path::new("test"), given).map(drop).unwrap_err();
         let path = format!("policy[id='1']/{leaf}");
