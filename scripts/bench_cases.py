@@ -55,6 +55,20 @@ def flow_cases():
                         (f"{title}, each packet a new flow, cycles more than without", "added_cycles_per_packet", None,
                          True, 1))
 
+    def nat64(*loads_of):
+        """Both directions beside those of NAT44: the same flow table and mappings, and another header. The bar is 15
+        more (decision 85)."""
+        cases = []
+        for load in loads_of:
+            flows = loads[load] or ["--flows", "1"]
+            back = f"NAT44, back, {load}, cycles more than without"
+            out = f"NAT44, {load}, cycles more than without"
+            cases.append(forward(back, None, *flows, "--nat44", "--answers", beyond=plain(load), section="flows"))
+            for of, against, options in (("", out, []), ("back, ", back, ["--answers"])):
+                cases.append(forward(f"NAT64, {of}{load}, cycles more than NAT44", 15, *flows, "--nat64", *options,
+                                     "--frame", "78", beyond=against, section="flows"))
+        return cases
+
     different = "all packets different"
     stateful = ["--acl", "acl:600", "--stateful"]
     return [
@@ -65,6 +79,7 @@ def flow_cases():
         *more("600 stateful rules, established", rules(15, 20, 35, 50, 75), *stateful),
         *more("100,000 stateful rules, established", rules(15, 20, 35), "--acl", "acl:100000", "--stateful"),
         *more("NAT44", rules(20, 35, 60, 70, 100), "--nat44"),
+        *nat64("one flow", "4,096 flows"),
         *more("600 stateful rules and IPFIX", rules(16, 21, 36), *stateful, "--export"),
         new_flows("600 stateful rules", 4, *stateful),
         new_flows("NAT44 and 600 stateful rules", 2.5, "--nat44", *stateful),

@@ -1,4 +1,5 @@
-//! Loads of the AVX2 kernels from the columns of 8 lanes and from their packets, and stores to columns.
+//! The steps of the AVX2 kernels: loads from the columns of 8 lanes and from their packets, stores to columns, and
+//! checksums that change with headers.
 
 use std::arch::x86_64::*;
 
@@ -8,6 +9,28 @@ use stoa_engine::{VECTOR, Vector};
 
 /// Lanes of a step.
 pub(crate) const STEP: usize = 8;
+
+/// Lanes, of which 0 is the lowest bit of the first byte.
+pub(crate) type Bits = [u8; VECTOR / STEP];
+/// How far the word that ends with the checksum of TCP is behind that of UDP, in bytes.
+const TCP_BEHIND: u64 = 10;
+
+/// Gives whole steps of these lanes to `step`, with their first lane and the bits of those of them that are meant; it
+/// returns the bits of those that it has done. Returns what is left.
+#[inline(always)]
+pub(crate) fn each_step(
+    vector: &mut Vector,
+    lanes: &Bits,
+    step: impl Fn(&mut Vector, usize, u8) -> u8,
+) -> Bits {
+    let mut left = *lanes;
+    for (number, left) in left.iter_mut().enumerate() {
+        if *left != 0 && (number + 1) * STEP <= vector.len() {
+            *left &= !step(vector, number * STEP, *left);
+        }
+    }
+    left
+}
 
 /// Columns of 8 lanes.
 pub(crate) struct Columns {
@@ -227,4 +250,63 @@ pub(crate) fn mask_16(lanes: u8) -> __m128i {
 #[inline]
 pub(crate) fn bits_16(lanes: __m128i) -> u8 {
     _mm_movemask_epi8(_mm_packs_epi16(lanes, _mm_setzero_si128())) as u8
+}
+
+/// Writes some of eight lanes.
+#[inline(always)]
+pub(crate) fn write_some(lanes: u8, write: impl Fn(usize)) {
+    if lanes == u8::MAX {
+        (0..STEP).for_each(write);
+    } else {
+        (0..STEP).filter(|lane| lanes >> lane & 1 == 1).for_each(write);
+    }
+}
+
+/// Where the words are that end with the checksum of the upper layer: that of UDP begins at `udp`.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn behind_places(places: &[u64; STEP], is_tcp: __m256i, udp: usize) -> [u64; STEP] {
+    let (is_tcp, mut behind) = (bits_32(is_tcp), *places);
+    for (lane, place) in behind.iter_mut().enumerate() {
+        *place += udp as u64 + u64::from(is_tcp >> lane & 1) * TCP_BEHIND;
+    }
+    behind
+}
+
+/// The sums of both halves of words.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn pair(words: __m256i) -> __m256i {
+    let lower = _mm256_and_si256(words, word(0xffff));
+    _mm256_add_epi32(_mm256_srli_epi32::<16>(words), lower)
+}
+
+/// Checksums that are corrected by a sum.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn corrected(old: __m256i, by: __m256i) -> __m256i {
+    let low = word(0xffff);
+    let sum = _mm256_add_epi32(_mm256_xor_si256(old, low), by);
+    _mm256_xor_si256(pair(pair(sum)), low)
+}
+
+/// Eight values of a column.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn load(column: &[u32; VECTOR], at: usize) -> __m256i {
+    let lanes: &[u32; STEP] = column[at..at + STEP].try_into().expect("8 lanes");
+    // SAFETY: the array is one vector.
+    unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
+}
+
+/// Stores the values of some lanes.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn store(column: &mut Column<u32>, at: usize, values: __m256i, some: __m256i) {
+    let lanes: &mut [u32; STEP] = (&mut column[at..at + STEP]).try_into().expect("8 lanes");
+    // SAFETY: the array is one vector.
+    unsafe {
+        let place = lanes.as_mut_ptr().cast::<__m256i>();
+        _mm256_storeu_si256(place, _mm256_blendv_epi8(_mm256_loadu_si256(place), values, some));
+    }
 }

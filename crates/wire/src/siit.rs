@@ -10,20 +10,19 @@ mod to_ip4;
 mod to_ip6;
 mod upper;
 
+pub use icmp::as_icmp6;
 pub use prefix::Prefix;
 pub use to_ip4::to_ip4;
 pub use to_ip6::to_ip6;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// Least MTU of IPv6, to which packets without DF are fragmented (RFC 7915 section 4).
-pub const LOWEST_MTU: usize = 1280;
+use crate::{ipv4, ipv6};
+
 /// By how much a header of IPv6 is longer.
-pub const GROWTH: usize = 20;
-/// Bytes of a fragment header.
-const FRAGMENT: usize = 8;
-/// Bytes of an ICMP error before the packet that it quotes.
-const ICMP_HEADER: usize = 8;
+pub const GROWTH: usize = ipv6::LENGTH - ipv4::LENGTH;
+/// The longest IPv4 packet that routers may fragment (RFC 7915 section 5.1): as IPv6 packet it has the least MTU.
+pub const FRAGMENTED: usize = ipv6::LEAST_MTU - GROWTH;
 
 /// Why a packet that an ICMP error quotes has no translation.
 fn of_quoted(refused: Refused) -> Refused {

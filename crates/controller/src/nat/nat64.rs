@@ -11,8 +11,41 @@ use super::paths::{instance_path, policy_path};
 use super::values::without_module;
 use crate::config::model::{Interface, Nat64Prefix, NatInstance, NatPolicy, PortControl};
 
-/// A leaf that NAT64 has no use for: its name, why, and whether a policy has it.
-type Leaf = (&'static str, &'static str, fn(&NatPolicy) -> bool);
+/// A leaf that NAT64 has no use for: its name, why, what to do, and whether a policy has it.
+type Leaf = (&'static str, &'static str, &'static str, fn(&NatPolicy) -> bool);
+
+const FOREIGN: [Leaf; 5] = [
+    (
+        "subscriber-match",
+        "all hosts that send to the prefix are translated",
+        "Remove it; choose hosts by an access list.",
+        |it| !it.subscriber_match.is_empty(),
+    ),
+    (
+        "port-allocation-type",
+        "port sets are for IPv4 subscribers",
+        "Remove it; limit the ports of a host by port-quota.",
+        |it| it.port_allocation_type.as_deref() == Some("port-range-allocation"),
+    ),
+    (
+        "algs",
+        "gateways do not translate addresses of the other family (RFC 6384)",
+        "Remove them; passive FTP of IPv6 hosts (EPSV) needs no gateway.",
+        |it| !it.algs.is_empty(),
+    ),
+    (
+        "stoa-nat:subscriber-mask-v4",
+        "subscribers are IPv6 hosts",
+        "Remove it; a network of 64 bits is one subscriber.",
+        |it| it.subscriber_mask.is_some(),
+    ),
+    (
+        "stoa-nat:port-control",
+        "PCP and NAT-PMP are for IPv4 hosts",
+        "Remove it, or give it to a policy of NAT44.",
+        |it| it.port_control != PortControl::default(),
+    ),
+];
 
 /// The type of such an instance.
 pub(super) const TYPE: &str = "nat64";
@@ -52,28 +85,10 @@ fn foreign(instance: &NatInstance, errors: &mut ValidationErrors) {
             "Remove it; drop packets by an access list.",
         );
     }
-    let is_set: [Leaf; 5] = [
-        ("subscriber-match", "all hosts that send to the prefix are translated", |it| {
-            !it.subscriber_match.is_empty()
-        }),
-        ("port-allocation-type", "port sets are for IPv4 subscribers", |it| {
-            it.port_allocation_type.as_deref() == Some("port-range-allocation")
-        }),
-        ("algs", "gateways do not translate addresses of the other family (RFC 6384)", |it| {
-            !it.algs.is_empty()
-        }),
-        ("stoa-nat:subscriber-mask-v4", "subscribers are IPv6 hosts", |it| {
-            it.subscriber_mask.is_some()
-        }),
-        ("stoa-nat:port-control", "PCP and NAT-PMP are for IPv4 hosts", |it| {
-            it.port_control != PortControl::default()
-        }),
-    ];
     for policy in &instance.policy {
-        for (leaf, cause, is_set) in is_set {
+        for (leaf, cause, fix, is_set) in FOREIGN {
             if is_set(policy) {
-                let path = format!("{}/{leaf}", policy_path(instance.id, policy.id));
-                errors.add(path, cause, "Remove it; choose hosts by an access list.");
+                errors.add(format!("{}/{leaf}", policy_path(instance.id, policy.id)), cause, fix);
             }
         }
     }

@@ -137,7 +137,10 @@ impl<F: Family> AclNode<F> {
         let (lanes, arc) = (vector.len(), (self.place.of)(&self.shared.arcs));
         if self.place.is_input() {
             gather_32(self.hook.arguments(arc), &vector.rx_if, lanes, &mut self.ids);
-            return self.leave_out_crossed(vector);
+            if F::IS_IP4 {
+                self.leave_out_crossed(vector);
+            }
+            return;
         }
         gather_32(self.hook.arguments(arc), &vector.tx_if, lanes, &mut self.ids);
         for (id, flags) in self.ids.iter_mut().zip(vector.flags.iter()).take(lanes) {

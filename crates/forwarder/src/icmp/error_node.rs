@@ -11,6 +11,7 @@ use super::IcmpCause;
 use crate::addresses::Addresses;
 use crate::drops::Drop;
 use crate::nat64;
+use crate::punt::Class;
 use crate::shared::Shared;
 
 /// The edge to `ip4-origin` or `ip6-origin`.
@@ -28,6 +29,14 @@ pub(super) struct Refused<'a> {
 /// Replaces a packet by the error about it, or returns the drop reason if no error is allowed.
 pub(super) type Answer = fn(&mut Context<'_>, Refused<'_>, &Shared, &Addresses) -> Result<(), Drop>;
 
+/// Lanes of one policer that take their tokens in the node of the other family.
+#[derive(Default)]
+struct Others {
+    /// Their class and interface; `None`: there was no lane so far.
+    of: Option<(Class, u32)>,
+    count: u32,
+}
+
 /// The node of one family, of one worker.
 pub(super) struct ErrorNode {
     shared: Arc<Shared>,
@@ -43,38 +52,55 @@ impl ErrorNode {
 impl Node for ErrorNode {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let addresses = self.shared.addresses.read(cx.reader);
-        // Lanes that take their tokens in the other node.
-        let mut others = 0;
+        let mut others = Others::default();
         for lane in 0..vector.len() {
-            if vector.flags[lane] & flags::CROSSED != 0 {
-                let at = (&*self.shared, cx.reader);
-                // It is translated back in vain if nobody is answered.
-                let of = (IcmpCause::of(vector.arg[lane]).class(), vector.rx_if[lane]);
-                if !self.shared.policers.may_admit(cx, of, others) {
-                    vector.next[lane] = Drop::IcmpLimited.next();
-                    continue;
+            let next = match self.turn_back(cx, (&mut *vector, lane), &mut others) {
+                Ok(true) => Ok(OTHER),
+                Ok(false) => {
+                    let cause = IcmpCause::of(vector.arg[lane]);
+                    let refused = Refused { vector, lane, cause };
+                    (self.answer)(cx, refused, &self.shared, addresses).map(|()| ORIGIN)
                 }
-                match nat64::turn_back(at, (&mut *vector, lane), cx.now) {
-                    Ok(false) => {}
-                    Ok(true) => {
-                        vector.next[lane] = OTHER;
-                        others += 1;
-                        continue;
-                    }
-                    Err(reason) => {
-                        vector.next[lane] = reason.next();
-                        continue;
-                    }
-                }
-            }
-            let cause = IcmpCause::of(vector.arg[lane]);
-            let refused = Refused { vector, lane, cause };
-            vector.next[lane] = match (self.answer)(cx, refused, &self.shared, addresses) {
-                Ok(()) => ORIGIN,
-                Err(reason) => reason.next(),
+                Err(reason) => Err(reason),
             };
+            vector.next[lane] = next.unwrap_or_else(|reason| reason.next());
         }
         Next::Lanes
+    }
+}
+
+impl ErrorNode {
+    /// Gives a lane that NAT64 has translated its former family, in which its sender is answered. False: it stays in
+    /// this one.
+    #[inline]
+    fn turn_back(
+        &self,
+        cx: &Context<'_>,
+        (vector, lane): (&mut Vector, usize),
+        others: &mut Others,
+    ) -> Result<bool, Drop> {
+        if vector.flags[lane] & flags::CROSSED == 0 {
+            return Ok(false);
+        }
+        let of = (IcmpCause::of(vector.arg[lane]).class(), vector.rx_if[lane]);
+        // It is translated back in vain if nobody is answered.
+        if !self.shared.policers.may_admit(cx, of, others.before(of)) {
+            return Err(Drop::IcmpLimited);
+        }
+        let has_turned = nat64::turn_back((&*self.shared, cx.reader), (vector, lane), cx.now)?;
+        others.count += u32::from(has_turned);
+        Ok(has_turned)
+    }
+}
+
+impl Others {
+    /// How many of this class and interface came last, one after the other. It may be too few: the other node has the
+    /// last word.
+    fn before(&mut self, of: (Class, u32)) -> u32 {
+        if self.of != Some(of) {
+            *self = Self { of: Some(of), count: 0 };
+        }
+        self.count
     }
 }
 
@@ -87,5 +113,25 @@ impl Refused<'_> {
         vector.offset[lane] = HEADROOM as u16;
         vector.length[lane] = message.len() as u16;
         vector.make_own(lane);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_those_of_one_policer() {
+        let mut others = Others::default();
+        for (of, before) in [
+            ((Class::Error, 1), 0),
+            ((Class::Error, 1), 1),
+            ((Class::Error, 2), 0),
+            ((Class::Error, 2), 1),
+            ((Class::TooBig, 2), 0),
+        ] {
+            assert_eq!(others.before(of), before, "{of:?}");
+            others.count += 1;
+        }
     }
 }

@@ -52,9 +52,12 @@ impl Node for Ip4Lookup {
         header_words::load(shared.kernel, vector, [0, 16], words);
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Counted::All);
-        if self.are_plain(vector) {
+        if let Some(any) = self.are_plain(vector) {
             let next = follow_all(shared, vector, &self.values, route);
-            return nat64::all_confined(shared, vector, next);
+            return match any & flags::CROSSED {
+                0 => next,
+                _ => nat64::all_confined(shared, vector, next),
+            };
         }
         for lane in 0..lanes {
             vector.next[lane] = self.lane(vector, lane);
@@ -63,27 +66,30 @@ impl Node for Ip4Lookup {
     }
 }
 
-/// Whether all lanes are generated locally, all have changed their family, or all are transit packets from interfaces
-/// with `forward`.
+/// The flags of all lanes together, if all are generated locally, all have changed their family, or all are transit
+/// packets from interfaces with `forward`.
 #[inline(always)]
-pub(super) fn may_all_leave(attributes: &Attributes, forward: u32, vector: &Vector) -> bool {
+pub(super) fn may_all_leave(attributes: &Attributes, forward: u32, vector: &Vector) -> Option<u16> {
     let lanes = vector.len();
     let of = |(any, all): (u16, u16), flags: &u16| (any | flags, all & flags);
     let (any, all) = vector.flags[..lanes].iter().fold((0, u16::MAX), of);
     // The interface of a packet that has changed its family forwards those of the former one.
     let are_open = (any & flags::FRAMED == 0) & (all & (flags::OWN | flags::CROSSED) != 0);
     let are_transit = any & (flags::OWN | flags::CROSSED) == 0;
-    are_open || are_transit && attributes.all_have(forward, &vector.rx_if, lanes)
+    let may = are_open || are_transit && attributes.all_have(forward, &vector.rx_if, lanes);
+    may.then_some(any)
 }
 
 impl Ip4Lookup {
-    /// Whether all lanes are packets without options: generated locally, or all transit packets from
-    /// interfaces that forward.
+    /// The flags of all lanes together, if all are packets without options that [may leave](may_all_leave).
     #[inline(always)]
-    fn are_plain(&self, vector: &Vector) -> bool {
+    fn are_plain(&self, vector: &Vector) -> Option<u16> {
         let lanes = vector.len();
         let odd = self.heads[..lanes].iter().fold(0, |odd, head| odd | (head >> 24 ^ PLAIN_HEADER));
-        odd == 0 && may_all_leave(&self.shared.attributes, FORWARD4, vector)
+        if odd != 0 {
+            return None;
+        }
+        may_all_leave(&self.shared.attributes, FORWARD4, vector)
     }
 
     fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {

@@ -57,9 +57,12 @@ impl Node for Ip6Lookup {
         let scopes = destinations.fold(false, |any, destination| any | is_scoped(destination));
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Counted::All);
-        if !scopes && may_all_leave(&shared.attributes, FORWARD6, vector) {
+        if !scopes && let Some(any) = may_all_leave(&shared.attributes, FORWARD6, vector) {
             let next = follow_all(shared, vector, &self.values, route);
-            return nat64::all_forwarded(vector, next);
+            return match any & flags::CROSSED {
+                0 => next,
+                _ => nat64::all_forwarded(vector, next),
+            };
         }
         for lane in 0..lanes {
             vector.next[lane] = self.lane(vector, lane);

@@ -26,4 +26,3 @@ pub use exporter::{Exporter, Snapshot};
 pub use record::{Denial, EndReason, FlowRecord, NatEvent, NatEventKind, Record};
 pub use ring::Exports;
 pub use settings::{CollectorSettings, Settings};
-pub use templates::as_icmp6;

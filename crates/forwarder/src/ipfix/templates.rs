@@ -7,6 +7,7 @@ use stoa_tables::flow_table::{Counters, Tuple};
 use stoa_wire::ipfix::element::{self as e, nat_event};
 use stoa_wire::ipfix::{Element, Fields, Template};
 use stoa_wire::protocol::{ICMP4, ICMP6, has_ports};
+use stoa_wire::siit::as_icmp6;
 
 use super::record::{Denial, FlowRecord, NatEvent, NatEventKind, Side6};
 
@@ -182,16 +183,6 @@ fn put_counters(fields: &mut Fields<'_>, counters: Counters) {
 
 fn put_ports(fields: &mut Fields<'_>, ports: [u16; 2]) {
     ports.into_iter().for_each(|port| fields.u16(port));
-}
-
-/// Type and code that a query of ICMP, or its reply, has as ICMPv6 (RFC 7915 sections 4.2 and 5.2).
-pub fn as_icmp6(protocol: u8, icmp: u16) -> (u8, u16) {
-    match (protocol, icmp >> 8) {
-        (ICMP4, 8) => (ICMP6, 128 << 8),
-        (ICMP4, 0) => (ICMP6, 129 << 8),
-        (ICMP4, _) => (ICMP6, 0),
-        _ => (protocol, icmp),
-    }
 }
 
 /// Writes a record of [`of_flow`] with this type and code of ICMP. `times_ms`: of its first and its last packet, since

@@ -5,24 +5,22 @@
 
 use std::arch::x86_64::*;
 
-use stoa_engine::vector::{Column, Fields, flags};
+use stoa_engine::vector::{Fields, flags};
 use stoa_engine::{VECTOR, Vector};
 use stoa_tables::flow_table::Translations;
 use stoa_wire::protocol::{TCP, UDP};
 use stoa_wire::{ipv4, tcp, udp};
 
 use crate::columns_avx2::{
-    Columns, STEP, bits_32, host, is, load_4, mask_16, store_some, swap_16, transpose_back, word,
+    Bits, Columns, STEP, behind_places, bits_32, corrected, each_step, host, is, load, load_4,
+    mask_16, pair, store, store_some, swap_16, transpose_back, word, write_some,
 };
 use crate::flow::fields::Kind;
 
-/// Lanes, of which 0 is the lowest bit of the first byte.
-type Bits = [u8; VECTOR / STEP];
 /// Bytes of a packet that are read: headers of IPv4 and TCP.
 const BYTES: usize = ipv4::LENGTH + tcp::LENGTH;
-/// Where the word is that ends with the checksum of UDP, and how far behind it that of TCP is.
+/// Where the word is that ends with the checksum of UDP.
 const UDP_WORD: usize = ipv4::LENGTH + 4;
-const TCP_BEHIND: u64 = 10;
 /// Bits of [`Kind`] of packets that have no ports, or that are malformed.
 const OTHERS: u32 = Kind::LATER | (7 * Kind::MALFORMED) | Kind::IP6;
 
@@ -35,13 +33,7 @@ pub fn apply(vector: &mut Vector, lanes: &Bits, new: &Translations) -> Bits {
 
 #[target_feature(enable = "avx2")]
 fn apply_all(vector: &mut Vector, lanes: &Bits, new: &Translations) -> Bits {
-    let mut left = *lanes;
-    for (step, left) in left.iter_mut().enumerate() {
-        if *left != 0 && (step + 1) * STEP <= vector.len() {
-            *left &= !apply_step(vector, step * STEP, *left, new);
-        }
-    }
-    left
+    each_step(vector, lanes, |vector, at, lanes| apply_step(vector, at, lanes, new))
 }
 
 /// Addresses and ports of eight lanes.
@@ -101,7 +93,7 @@ fn apply_step(vector: &mut Vector, at: usize, lanes: u8, new: &Translations) -> 
     );
     let all = _mm256_add_epi32(addresses, difference(old.ports, new.ports));
     let places = columns.places();
-    let behind = behind_places(&places, is_tcp);
+    let behind = behind_places(&places, is_tcp, UDP_WORD);
     // SAFETY: the first `BYTES` of each lane are inside its buffer.
     let (ttl, last) = unsafe { (load_4(pool, &places, 8), load_4(pool, &behind, 0)) };
     // The checksum is the upper half of these words as loaded.
@@ -129,11 +121,7 @@ fn apply_step(vector: &mut Vector, at: usize, lanes: u8, new: &Translations) -> 
         _mm_storeu_si128(start.cast(), rows[lane]);
         base.add(behind[lane] as usize).cast::<u32>().write_unaligned(words[lane]);
     };
-    if lanes == u8::MAX {
-        (0..STEP).for_each(write);
-    } else {
-        (0..STEP).filter(|lane| lanes >> lane & 1 == 1).for_each(write);
-    }
+    write_some(lanes, write);
     note(vector, at, lanes, &new);
     lanes
 }
@@ -159,54 +147,9 @@ fn note(vector: &mut Vector, at: usize, lanes: u8, new: &Ends) {
 /// Bytes of a packet with a UDP header.
 const UDP_END: u32 = (ipv4::LENGTH + udp::LENGTH) as u32;
 
-/// Where the words are that end with the checksum of the upper layer.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn behind_places(places: &[u64; STEP], is_tcp: __m256i) -> [u64; STEP] {
-    let (is_tcp, mut behind) = (bits_32(is_tcp), *places);
-    for (lane, place) in behind.iter_mut().enumerate() {
-        *place += UDP_WORD as u64 + u64::from(is_tcp >> lane & 1) * TCP_BEHIND;
-    }
-    behind
-}
-
 /// See [`super::rewrite`]: the sum of what goes and of what comes.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn difference(old: __m256i, new: __m256i) -> __m256i {
-    let low = word(0xffff);
-    let pair =
-        |it: __m256i| _mm256_add_epi32(_mm256_srli_epi32::<16>(it), _mm256_and_si256(it, low));
     _mm256_add_epi32(pair(_mm256_xor_si256(old, word(u32::MAX))), pair(new))
-}
-
-/// Checksums that are corrected by a sum.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn corrected(old: __m256i, by: __m256i) -> __m256i {
-    let low = word(0xffff);
-    let fold =
-        |it: __m256i| _mm256_add_epi32(_mm256_srli_epi32::<16>(it), _mm256_and_si256(it, low));
-    let sum = _mm256_add_epi32(_mm256_xor_si256(old, low), by);
-    _mm256_xor_si256(fold(fold(sum)), low)
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn load(column: &[u32; VECTOR], at: usize) -> __m256i {
-    let lanes: &[u32; STEP] = column[at..at + STEP].try_into().expect("8 lanes");
-    // SAFETY: the array is one vector.
-    unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
-}
-
-/// Stores the values of some lanes.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn store(column: &mut Column<u32>, at: usize, values: __m256i, some: __m256i) {
-    let lanes: &mut [u32; STEP] = (&mut column[at..at + STEP]).try_into().expect("8 lanes");
-    // SAFETY: the array is one vector.
-    unsafe {
-        let place = lanes.as_mut_ptr().cast::<__m256i>();
-        _mm256_storeu_si256(place, _mm256_blendv_epi8(_mm256_loadu_si256(place), values, some));
-    }
 }

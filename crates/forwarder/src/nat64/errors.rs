@@ -4,7 +4,8 @@ use stoa_engine::Vector;
 use stoa_engine::pool::JUMBO;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags;
-use stoa_wire::siit::{GROWTH, LOWEST_MTU};
+use stoa_wire::ipv6;
+use stoa_wire::siit::GROWTH;
 
 use super::hosts::is_stand_in;
 use super::lanes::{Counterparts, Fate, ends4, ends6, replace, to_ip4, to_ip6};
@@ -49,7 +50,7 @@ pub fn turn_back(
     let growth = GROWTH as u16;
     let cause = match (cause, is_ip4, is_ip6_now) {
         (IcmpCause::TooBig(mtu), true, true) => {
-            IcmpCause::TooBig(mtu.saturating_add(growth).max(LOWEST_MTU as u16))
+            IcmpCause::TooBig(mtu.saturating_add(growth).max(ipv6::LEAST_MTU as u16))
         }
         (IcmpCause::TooBig(mtu), false, false) => IcmpCause::TooBig(mtu.saturating_sub(growth)),
         // An offset in the header of the other family.

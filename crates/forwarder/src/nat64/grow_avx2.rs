@@ -9,9 +9,9 @@ use stoa_wire::siit::GROWTH;
 use stoa_wire::{ipv4, ipv6, tcp};
 
 use super::plain::New6;
-use super::shrink_avx2::{Bits, TCP_BEHIND, behind_places, corrected, load, pair, write_some};
 use crate::columns_avx2::{
-    Columns, STEP, bits_32, host, is, load_4, mask_16, store_some, swap_16, transpose_back, word,
+    Bits, Columns, STEP, behind_places, bits_32, corrected, each_step, host, is, load, load_4,
+    mask_16, pair, store_some, swap_16, transpose_back, word, write_some,
 };
 
 /// Bytes of a packet that are read: headers of IPv4 and TCP.
@@ -31,13 +31,7 @@ pub fn grow(vector: &mut Vector, lanes: &Bits, new: &New6) -> Bits {
 
 #[target_feature(enable = "avx2")]
 fn grow_all(vector: &mut Vector, lanes: &Bits, new: &New6) -> Bits {
-    let mut left = *lanes;
-    for (step, left) in left.iter_mut().enumerate() {
-        if *left != 0 && (step + 1) * STEP <= vector.len() {
-            *left &= !grow_step(vector, step * STEP, *left, new);
-        }
-    }
-    left
+    each_step(vector, lanes, |vector, at, lanes| grow_step(vector, at, lanes, new))
 }
 
 /// Translates those of some of eight lanes that it can; returns them.
@@ -53,7 +47,7 @@ fn grow_step(vector: &mut Vector, at: usize, lanes: u8, new: &New6) -> u8 {
     let needed = _mm256_blendv_epi8(word(UDP_END as u32), word(BYTES as u32), is_tcp);
     let is_cut = _mm256_cmpgt_epi32(needed, _mm256_cvtepu16_epi32(columns.length));
     let places = columns.places();
-    let behind = behind_places(&places, is_tcp, UDP_WORD as u64, TCP_BEHIND);
+    let behind = behind_places(&places, is_tcp, UDP_WORD);
     // SAFETY: the first `BYTES` of each lane are inside its buffer.
     let (first, third, last) =
         unsafe { (load_4(pool, &places, 0), load_4(pool, &places, 8), load_4(pool, &behind, 0)) };

@@ -282,7 +282,7 @@ impl Hosts {
     }
 
     /// The subscriber that an IPv4 address is of: of a stand-in, a number from 240.0.0.0 on that all addresses of its
-    /// network of 64 bits have. Of 10,000 networks, two have the same with a probability of 20%: they have one quota.
+    /// network of 64 bits have. Of 10,000 networks, two have the same with a probability of 17%: they have one quota.
     #[inline]
     pub fn subscriber(&self, address: u32) -> u32 {
         if !is_stand_in(address) {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use stoa_engine::arc::ArcHook;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_wire::ipv4;
 use stoa_wire::protocol::TCP;
-use stoa_wire::siit::{GROWTH, LOWEST_MTU, Prefix};
+use stoa_wire::siit::{GROWTH, Prefix};
+use stoa_wire::{ipv4, ipv6};
 
 use super::hosts::{Answer, is_stand_in};
 use super::lanes::{
@@ -85,7 +85,7 @@ impl Node for Input {
         if let Next::All(edge) = next {
             vector.next[..lanes].fill(edge);
         }
-        let (here, plain) = self.lanes_to_hosts(vector);
+        let (here, plain) = self.select_translated(vector);
         if here.is_empty() {
             return next;
         }
@@ -108,7 +108,7 @@ fn answer(protocol: u8) -> Answer {
 
 impl Input {
     /// The lanes to stand-ins, and the plain ones among these. No other address is one once it is translated.
-    fn lanes_to_hosts(&mut self, vector: &Vector) -> (LaneSet, LaneSet) {
+    fn select_translated(&mut self, vector: &Vector) -> (LaneSet, LaneSet) {
         let (lanes, none) = (vector.len(), LaneSet::first_of(0));
         let Some(fields) = vector.known_fields() else { return (none.clone(), none) };
         let columns = vector.flags[..lanes].iter().zip(&fields.destination[0][..lanes]);
@@ -169,7 +169,7 @@ impl Input {
             if (stand_in, protocol) != (last.stand_in, last.protocol) {
                 last.find(shared, (stand_in, protocol), tick);
             }
-            let is_long = usize::from(vector.length[lane]) + GROWTH > LOWEST_MTU;
+            let is_long = usize::from(vector.length[lane]) + GROWTH > ipv6::LEAST_MTU;
             let is_whole = || vector.bytes(lane).get(6).is_some_and(|it| it & WHOLE != 0);
             if last.host == 0 || is_long && !is_whole() {
                 others.insert(lane);
@@ -221,13 +221,13 @@ impl Input {
         let identification = bytes.get(4..).and_then(|it| it.first_chunk::<2>().copied());
         let length = to_ip6(bytes, (&of, ends), &mut self.scratch)?;
         let packet = self.scratch.get(..length).unwrap_or(&[]);
-        if is_whole || length <= LOWEST_MTU {
+        if is_whole || length <= ipv6::LEAST_MTU {
             replace(vector, lane, packet)?;
             cross(vector, lane, flags::ADMITTED);
             return Ok(Some(TO_LOOKUP));
         }
         // It is replaced by its head, by which it is routed.
-        replace(vector, lane, packet.get(..LOWEST_MTU).unwrap_or(packet))?;
+        replace(vector, lane, packet.get(..ipv6::LEAST_MTU).unwrap_or(packet))?;
         cross(vector, lane, flags::ADMITTED);
         let table = shared.ip6_table(id, cx.reader);
         let value = table.map_or(0, |it| it.lookup(ends.1.to_bits()));

@@ -9,14 +9,14 @@ use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::siit::{Ends6, Prefix};
-use stoa_wire::{ipv6, protocol};
+use stoa_wire::{icmp6, ipv6, protocol};
 
 use super::hosts::NoStandIn;
 use super::identifications::Identifier;
 use super::lanes::{
     Counterparts, Fate, Scratch, cross, cross_all, ends6, for_each, scratch, to_ip4,
 };
-use super::plain::{Four, has_plain, shrink_all};
+use super::plain::{New4, has_plain, shrink_all};
 use super::{ERROR6, INPUT6_NODE, Nat64, TO_FLOWS, is_host4, is_translatable};
 use crate::acl::flow_vrf;
 use crate::arcs::{self, IP6_INPUT};
@@ -31,8 +31,6 @@ use crate::shared::Shared;
 
 /// Types of ICMPv6 below this one are errors (RFC 4443 section 2.1).
 const FIRST_QUERY: u8 = 128;
-/// Bytes of an ICMPv6 error before the packet that it quotes.
-const ICMP_HEADER: usize = 8;
 /// Of the router itself, and in frames to groups.
 const OTHERS: u16 = flags::OWN | flags::MULTICAST;
 
@@ -44,7 +42,7 @@ pub fn make_input6(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
         scratch: scratch(),
         destinations: Box::new([0; VECTOR]),
         differs: Column::of(0),
-        new: Four::new(),
+        new: New4::new(),
         identifier: Identifier::new(&shared.identifications),
     })
 }
@@ -56,7 +54,7 @@ struct Input {
     destinations: Box<[u128; VECTOR]>,
     /// 0 for lanes to the prefix.
     differs: Column<u32>,
-    new: Box<Four>,
+    new: Box<New4>,
     identifier: Identifier,
 }
 
@@ -112,7 +110,7 @@ impl Node for Input {
         let lanes = vector.len();
         let arc = &self.shared.arcs.ip6_input;
         let mut next = self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
-        let here = self.lanes_to_prefixes(cx.reader, vector);
+        let here = self.select_to_prefix(cx.reader, vector);
         if here.is_empty() {
             return next;
         }
@@ -132,7 +130,7 @@ impl Node for Input {
 
 impl Input {
     /// The lanes to the prefix of their VRF.
-    fn lanes_to_prefixes(&mut self, reader: &Reader, vector: &Vector) -> LaneSet {
+    fn select_to_prefix(&mut self, reader: &Reader, vector: &Vector) -> LaneSet {
         let (lanes, shared) = (vector.len(), &*self.shared);
         let table = shared.nat64.read(reader);
         load_addresses::<24>(shared.kernel, vector, &mut self.destinations);
@@ -314,5 +312,5 @@ fn quoted_by_error(bytes: &[u8]) -> Option<Ends6> {
     let is_error = upper.protocol == protocol::ICMP6
         && upper.fragment.is_none()
         && upper.payload.first().is_some_and(|kind| *kind < FIRST_QUERY);
-    ends6(upper.payload.get(ICMP_HEADER..).filter(|_| is_error)?)
+    ends6(upper.payload.get(icmp6::LENGTH..).filter(|_| is_error)?)
 }

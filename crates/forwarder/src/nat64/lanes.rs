@@ -8,7 +8,6 @@ use stoa_engine::vector::{LaneSet, flags};
 use stoa_wire::siit::{self, Ends4, Ends6, Prefix, Refused};
 use stoa_wire::{ipv4, ipv6};
 
-use super::MTUS;
 use super::hosts::{Hosts, is_stand_in};
 use crate::drops::Drop;
 use crate::icmp::IcmpCause;
@@ -102,7 +101,7 @@ pub(super) fn to_ip4(
 ) -> Result<(), Fate> {
     let quoted = |ends| of.ends4(ends);
     let bytes = vector.bytes(lane);
-    let length = siit::to_ip4(bytes, (ends, identification), (quoted, MTUS), scratch)?;
+    let length = siit::to_ip4(bytes, (ends, identification), quoted, scratch)?;
     replace(vector, lane, scratch.get(..length).unwrap_or(&[]))
 }
 
@@ -113,7 +112,7 @@ pub(super) fn to_ip6(
     scratch: &mut Scratch,
 ) -> Result<usize, Fate> {
     let quoted = |ends| of.ends6(ends);
-    Ok(siit::to_ip6(bytes, ends, (quoted, MTUS), scratch)?)
+    Ok(siit::to_ip6(bytes, ends, quoted, scratch)?)
 }
 
 /// Gives a lane other data, of another family: it is a packet that no node before has seen.

@@ -52,9 +52,6 @@ const ERROR6: u16 = 1;
 pub const EDGES4: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-lookup"];
 const TO_LOOKUP: u16 = 3;
 
-/// MTUs of interfaces, for ICMP errors of others: a router that needs less says so itself.
-const MTUS: (u32, u32) = (u32::MAX, u32::MAX);
-
 /// Which prefixes are translated.
 #[derive(Debug, Default)]
 pub struct Nat64 {
@@ -103,16 +100,9 @@ fn confine(shared: &Shared, vector: &mut Vector, lane: usize, next: u16) -> u16 
     ERROR
 }
 
-/// The same for all lanes of a vector, whose look-up has returned `next`.
-#[inline]
-pub fn all_confined(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
-    let lanes = vector.len();
-    let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-    if any & flags::CROSSED == 0 { next } else { confine_all(shared, vector, next) }
-}
-
+/// The same for all lanes of a vector with lanes that were IPv6 packets, whose look-up has returned `next`.
 #[inline(never)]
-fn confine_all(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
+pub fn all_confined(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
     let lanes = vector.len();
     if next == Next::All(REWRITE)
         && let Some(adjacency) = vector.adjacency.uniform(lanes)
@@ -144,12 +134,11 @@ pub fn forwarded(vector: &Vector, lane: usize, next: u16) -> u16 {
     if is_closed { Drop::Nat64Address.next() } else { next }
 }
 
-/// The same for all lanes of a vector, whose look-up has returned `next`.
-#[inline]
+/// The same for all lanes of a vector with lanes that were IPv4 packets, whose look-up has returned `next`.
+#[inline(never)]
 pub fn all_forwarded(vector: &mut Vector, next: Next) -> Next {
     let lanes = vector.len();
-    let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-    if any & flags::CROSSED == 0 || matches!(next, Next::All(edge) if edge != LOCAL) {
+    if matches!(next, Next::All(edge) if edge != LOCAL) {
         return next;
     }
     if let Next::All(edge) = next {

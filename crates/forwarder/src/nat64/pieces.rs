@@ -3,7 +3,6 @@
 use stoa_engine::pool::HEADROOM;
 use stoa_engine::{Context, Packet, Vector};
 use stoa_wire::ipv6_extensions::{FRAGMENT_LENGTH, Fragment};
-use stoa_wire::siit::LOWEST_MTU;
 use stoa_wire::{ipv6, protocol};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -11,7 +10,7 @@ use crate::drops::Drop;
 use crate::ip::{REWRITE, send_piece};
 
 /// Data of a fragment.
-const SIZE: usize = (LOWEST_MTU - ipv6::LENGTH - FRAGMENT_LENGTH) & !7;
+const SIZE: usize = (ipv6::LEAST_MTU - ipv6::LENGTH - FRAGMENT_LENGTH) & !7;
 
 /// How a packet is cut, which may be a fragment itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

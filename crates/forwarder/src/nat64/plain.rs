@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use stoa_engine::vector::{Column, LaneSet};
 use stoa_engine::{VECTOR, Vector};
 use stoa_wire::protocol::{TCP, UDP};
-use stoa_wire::siit::{GROWTH, Prefix};
+use stoa_wire::siit::{FRAGMENTED, GROWTH, Prefix};
 use stoa_wire::{ipv4, ipv6};
 
 use crate::flow::fields::{Kind, Place};
@@ -17,23 +17,21 @@ use crate::kernel::Kernel;
 
 /// Bits of [`Kind`] of fragments and malformed packets.
 const OTHERS: u32 = Kind::FIRST | Kind::LATER | (7 * Kind::MALFORMED);
-/// The longest IPv4 packet that routers may fragment (RFC 7915 section 5.1).
-pub(super) const FRAGMENTED: usize = 1260;
 /// Where the checksum is in the header of TCP, and in that of UDP.
 const TCP_CHECKSUM: usize = 16;
 const UDP_CHECKSUM: usize = 6;
-/// The DF bit.
-pub(super) const WHOLE: u32 = 0x4000;
+/// The DF bit, with the identification 0.
+pub(super) const WHOLE: u32 = ipv4::DONT_FRAGMENT as u32;
 
 /// What lanes get as IPv4 packets.
-pub(super) struct Four {
+pub(super) struct New4 {
     pub(super) sources: Column<u32>,
     pub(super) destinations: Column<u32>,
     /// Below 0x10000.
     pub(super) identifications: Column<u32>,
 }
 
-impl Four {
+impl New4 {
     pub(super) fn new() -> Box<Self> {
         let zero = || Column::of(0);
         Box::new(Self { sources: zero(), destinations: zero(), identifications: zero() })
@@ -108,7 +106,7 @@ pub(super) fn shrink_all(
     kernel: Kernel,
     vector: &mut Vector,
     lanes: &LaneSet,
-    new: &Four,
+    new: &New4,
 ) -> LaneSet {
     let mut left = match kernel {
         #[cfg(target_arch = "x86_64")]

@@ -5,50 +5,42 @@
 
 use std::arch::x86_64::*;
 
-use stoa_engine::vector::{Column, Fields};
+use stoa_engine::vector::Fields;
 use stoa_engine::{VECTOR, Vector};
 use stoa_wire::protocol::{TCP, UDP};
-use stoa_wire::siit::GROWTH;
+use stoa_wire::siit::{FRAGMENTED, GROWTH};
 use stoa_wire::{ipv4, ipv6, tcp};
 
-use super::plain::{FRAGMENTED, Four, WHOLE};
+use super::plain::{New4, WHOLE};
 use crate::columns_avx2::{
-    Columns, STEP, bits_32, host, is, load_4, mask_16, store_some, swap_16, transpose_back, word,
+    Bits, Columns, STEP, behind_places, bits_32, corrected, each_step, host, is, load, load_4,
+    mask_16, pair, store, store_some, swap_16, transpose_back, word, write_some,
 };
 use crate::flow::fields::Kind;
 
-/// Lanes, of which 0 is the lowest bit of the first byte.
-pub(super) type Bits = [u8; VECTOR / STEP];
 /// Bytes of a packet that are read: headers of IPv6 and TCP.
 const BYTES: usize = ipv6::LENGTH + tcp::LENGTH;
-/// Where the word is that ends with the checksum of UDP, and how far behind it that of TCP is.
+/// Where the word is that ends with the checksum of UDP.
 const UDP_WORD: usize = ipv6::LENGTH + 4;
-pub(super) const TCP_BEHIND: u64 = 10;
 /// Bytes of a packet with a UDP header.
 const UDP_END: usize = ipv6::LENGTH + 8;
 
 /// Makes IPv4 packets of those of these plain lanes that it can; returns the others. Columns of fields must be known.
-pub fn shrink(vector: &mut Vector, lanes: &Bits, new: &Four) -> Bits {
+pub fn shrink(vector: &mut Vector, lanes: &Bits, new: &New4) -> Bits {
     assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: asserted above: the processor has AVX2.
     unsafe { shrink_all(vector, lanes, new) }
 }
 
 #[target_feature(enable = "avx2")]
-fn shrink_all(vector: &mut Vector, lanes: &Bits, new: &Four) -> Bits {
-    let mut left = *lanes;
-    for (step, left) in left.iter_mut().enumerate() {
-        if *left != 0 && (step + 1) * STEP <= vector.len() {
-            *left &= !shrink_step(vector, step * STEP, *left, new);
-        }
-    }
-    left
+fn shrink_all(vector: &mut Vector, lanes: &Bits, new: &New4) -> Bits {
+    each_step(vector, lanes, |vector, at, lanes| shrink_step(vector, at, lanes, new))
 }
 
 /// Translates those of some of eight lanes that it can; returns them.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn shrink_step(vector: &mut Vector, at: usize, lanes: u8, new: &Four) -> u8 {
+fn shrink_step(vector: &mut Vector, at: usize, lanes: u8, new: &New4) -> u8 {
     let (pool, columns) = (vector.pool(), Columns::load(vector, at));
     let Some(fields) = vector.known_fields().filter(|_| columns.are_inside(pool, 0, BYTES)) else {
         return 0;
@@ -59,7 +51,7 @@ fn shrink_step(vector: &mut Vector, at: usize, lanes: u8, new: &Four) -> u8 {
     let needed = _mm256_blendv_epi8(word(UDP_END as u32), word(BYTES as u32), is_tcp);
     let is_cut = _mm256_cmpgt_epi32(needed, _mm256_cvtepu16_epi32(columns.length));
     let places = columns.places();
-    let behind = behind_places(&places, is_tcp, UDP_WORD as u64, TCP_BEHIND);
+    let behind = behind_places(&places, is_tcp, UDP_WORD);
     // SAFETY: the first `BYTES` of each lane are inside its buffer.
     let (first, second, last) =
         unsafe { (load_4(pool, &places, 0), load_4(pool, &places, 4), load_4(pool, &behind, 0)) };
@@ -154,67 +146,4 @@ fn note(
     let by = _mm_set1_epi16(GROWTH as i16);
     store_some(&mut vector.offset, at, _mm_add_epi16(offset, by), mask_16(lanes));
     store_some(&mut vector.length, at, _mm_sub_epi16(length, by), mask_16(lanes));
-}
-
-/// Writes some of eight lanes.
-#[inline(always)]
-pub(super) fn write_some(lanes: u8, write: impl Fn(usize)) {
-    if lanes == u8::MAX {
-        (0..STEP).for_each(write);
-    } else {
-        (0..STEP).filter(|lane| lanes >> lane & 1 == 1).for_each(write);
-    }
-}
-
-/// Where the words are that end with the checksum of the upper layer: of UDP at `udp`, of TCP so far behind it.
-#[target_feature(enable = "avx2")]
-#[inline]
-pub(super) fn behind_places(
-    places: &[u64; STEP],
-    is_tcp: __m256i,
-    udp: u64,
-    tcp: u64,
-) -> [u64; STEP] {
-    let (is_tcp, mut behind) = (bits_32(is_tcp), *places);
-    for (lane, place) in behind.iter_mut().enumerate() {
-        *place += udp + u64::from(is_tcp >> lane & 1) * tcp;
-    }
-    behind
-}
-
-/// The sums of both halves of words.
-#[target_feature(enable = "avx2")]
-#[inline]
-pub(super) fn pair(words: __m256i) -> __m256i {
-    let lower = _mm256_and_si256(words, word(0xffff));
-    _mm256_add_epi32(_mm256_srli_epi32::<16>(words), lower)
-}
-
-/// Checksums that are corrected by a sum.
-#[target_feature(enable = "avx2")]
-#[inline]
-pub(super) fn corrected(old: __m256i, by: __m256i) -> __m256i {
-    let low = word(0xffff);
-    let sum = _mm256_add_epi32(_mm256_xor_si256(old, low), by);
-    _mm256_xor_si256(pair(pair(sum)), low)
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-pub(super) fn load(column: &[u32; VECTOR], at: usize) -> __m256i {
-    let lanes: &[u32; STEP] = column[at..at + STEP].try_into().expect("8 lanes");
-    // SAFETY: the array is one vector.
-    unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
-}
-
-/// Stores the values of some lanes.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn store(column: &mut Column<u32>, at: usize, values: __m256i, some: __m256i) {
-    let lanes: &mut [u32; STEP] = (&mut column[at..at + STEP]).try_into().expect("8 lanes");
-    // SAFETY: the array is one vector.
-    unsafe {
-        let place = lanes.as_mut_ptr().cast::<__m256i>();
-        _mm256_storeu_si256(place, _mm256_blendv_epi8(_mm256_loadu_si256(place), values, some));
-    }
 }

@@ -192,7 +192,7 @@ fn connections_are_followed_to_their_end() {
     assert_eq!(states(&mut lab), ["tcp-established"; 2]);
     assert_eq!(out(&mut lab, there((101, 901), flag::ACK, 500)), 2);
     assert_eq!(into(&mut lab, back((901, 601), flag::ACK, 500)), 2);
-    // A stranger does not know the numbers.
+    // Another host does not know the numbers.
     assert_eq!(into(&mut lab, back((900_000_000, 601), flag::ACK, 10)), 0);
     lab.assert_dropped(&[("tcp-out-of-window", 2)]);
     assert_eq!(into(&mut lab, back((900_000_000, 601), flag::RST, 0)), 0);

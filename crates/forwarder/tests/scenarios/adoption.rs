@@ -191,8 +191,8 @@ fn hosts_of_adopted_mappings_are_let_in() {
     assert_eq!(adopted(&mut lab), (1, 0));
     let other = udp_ports(host4(2), our4(2), (99, 5000), b"x");
     assert_eq!(passed(&mut lab, 2, &other, "west").ports, Some((99, 5000)));
-    let stranger = udp_ports(Ipv4Addr::new(10, 0, 2, 7), our4(2), (53, 5000), b"x");
-    lab.send("east", [packet_from(2, &stranger)]);
+    let other_host = udp_ports(Ipv4Addr::new(10, 0, 2, 7), our4(2), (53, 5000), b"x");
+    lab.send("east", [packet_from(2, &other_host)]);
     assert_eq!(lab.take("west"), Vec::<Vec<u8>>::new());
 }
 

@@ -133,9 +133,9 @@ fn a_gratuitous_arp_updates_a_known_neighbor() {
     lab.send("west", [numbered(1)]);
     assert_eq!(lab.only("east").destination, OTHER_MAC);
     // An announcement does not create an entry.
-    let stranger = Ipv4Addr::new(10, 0, 2, 77);
-    lab.send("east", [arp(&arp::Packet::announcement(Mac(OTHER_MAC), stranger))]);
-    assert_eq!(state(&mut lab, stranger), "");
+    let other = Ipv4Addr::new(10, 0, 2, 77);
+    lab.send("east", [arp(&arp::Packet::announcement(Mac(OTHER_MAC), other))]);
+    assert_eq!(state(&mut lab, other), "");
 }
 
 #[test]

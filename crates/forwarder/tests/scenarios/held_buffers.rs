@@ -1,4 +1,4 @@
-//! Buffers that strangers can hold: packets that wait for neighbours that do not exist leave buffers to others.
+//! Buffers that others can hold: packets that wait for neighbours that do not exist leave buffers to others.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,8 @@
 //! Types, codes and second words of ICMP messages (RFC 7915 sections 4.2, 4.3, 5.2 and 5.3).
 
-use super::{GROWTH, LOWEST_MTU, Refused};
+use super::{GROWTH, Refused};
+use crate::ipv6;
+use crate::protocol::{ICMP4, ICMP6};
 
 /// Type, code and second word of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +23,9 @@ const fn error(kind: u8, code: u8, word: u32) -> Mapped {
 const PLATEAUS: [u32; 11] =
     [65_535, 32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68];
 
-/// The ICMPv6 message of an ICMPv4 one. `length`: the total length of the packet that an error quotes; `mtus`: of the
-/// interfaces of IPv4 and IPv6.
-pub(super) fn of_icmp4(Head { kind, code, word }: Head, length: u16, mtus: (u32, u32)) -> Mapped {
+/// The ICMPv6 message of an ICMPv4 one. `length`: the total length of the packet that an error quotes. MTUs of this
+/// router's interfaces do not count: if one is less, the router says so itself.
+pub(super) fn of_icmp4(Head { kind, code, word }: Head, length: u16) -> Mapped {
     match (kind, code) {
         (8, _) => Ok((Head { kind: 128, code, word }, false)),
         (0, _) => Ok((Head { kind: 129, code, word }, false)),
@@ -35,9 +37,7 @@ pub(super) fn of_icmp4(Head { kind, code, word }: Head, length: u16, mtus: (u32,
             let said = word & 0xffff;
             let plateau = || PLATEAUS.into_iter().find(|it| *it < u32::from(length)).unwrap_or(68);
             let mtu = if said == 0 { plateau() } else { said };
-            let growth = GROWTH as u32;
-            let least = (mtu + growth).min(mtus.1).min(mtus.0.saturating_add(growth));
-            error(2, 0, least.max(LOWEST_MTU as u32))
+            error(2, 0, (mtu + GROWTH as u32).max(ipv6::LEAST_MTU as u32))
         }
         (3, 9 | 10 | 13 | 15) => error(1, 1, 0),
         (11, _) => error(3, code, 0),
@@ -57,8 +57,8 @@ pub(super) fn of_icmp4(Head { kind, code, word }: Head, length: u16, mtus: (u32,
     }
 }
 
-/// The ICMPv4 message of an ICMPv6 one. `mtus`: of the interfaces of IPv4 and IPv6.
-pub(super) fn of_icmp6(Head { kind, code, word }: Head, mtus: (u32, u32)) -> Mapped {
+/// The ICMPv4 message of an ICMPv6 one.
+pub(super) fn of_icmp6(Head { kind, code, word }: Head) -> Mapped {
     match (kind, code) {
         (128, _) => Ok((Head { kind: 8, code, word }, false)),
         (129, _) => Ok((Head { kind: 0, code, word }, false)),
@@ -66,8 +66,7 @@ pub(super) fn of_icmp6(Head { kind, code, word }: Head, mtus: (u32, u32)) -> Map
         (1, 1) => error(3, 10, 0),
         (1, 4) => error(3, 3, 0),
         (2, _) => {
-            let shrunk = |mtu: u32| mtu.saturating_sub(GROWTH as u32);
-            let mtu = shrunk(word).min(mtus.0).min(shrunk(mtus.1)).min(u16::MAX.into());
+            let mtu = word.saturating_sub(GROWTH as u32).min(u16::MAX.into());
             error(3, 4, mtu)
         }
         (3, _) => error(11, code, 0),
@@ -88,11 +87,20 @@ pub(super) fn of_icmp6(Head { kind, code, word }: Head, mtus: (u32, u32)) -> Map
     }
 }
 
+/// Protocol, and type and code, of a packet of IPv4 as those of an IPv6 packet: what IPv6 hosts see in records of
+/// translated packets. Both are 0 of a message without a counterpart.
+pub fn as_icmp6(protocol: u8, icmp: u16) -> (u8, u16) {
+    if protocol != ICMP4 {
+        return (protocol, icmp);
+    }
+    let [kind, code] = icmp.to_be_bytes();
+    let new = of_icmp4(Head { kind, code, word: 0 }, 0);
+    (ICMP6, new.map_or(0, |(it, _)| u16::from_be_bytes([it.kind, it.code])))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MTUS: (u32, u32) = (1500, 1500);
 
     fn head(kind: u8, code: u8, word: u32) -> Head {
         Head { kind, code, word }
@@ -102,7 +110,7 @@ mod tests {
     #[test]
     fn all_types_of_icmp4() {
         let of = |kind, code, word| {
-            of_icmp4(head(kind, code, word), 1500, MTUS).ok().map(|(it, _)| (it.kind, it.code))
+            of_icmp4(head(kind, code, word), 1500).ok().map(|(it, _)| (it.kind, it.code))
         };
         assert_eq!([of(8, 0, 7), of(0, 0, 7)], [Some((128, 0)), Some((129, 0))]);
         let unreachable = [
@@ -137,8 +145,7 @@ mod tests {
     /// The same of section 5.2.
     #[test]
     fn all_types_of_icmp6() {
-        let of =
-            |kind, code| of_icmp6(head(kind, code, 0), MTUS).ok().map(|(it, _)| (it.kind, it.code));
+        let of = |kind, code| of_icmp6(head(kind, code, 0)).ok().map(|(it, _)| (it.kind, it.code));
         assert_eq!([of(128, 0), of(129, 0)], [Some((8, 0)), Some((0, 0))]);
         let unreachable =
             [Some((3, 1)), Some((3, 10)), Some((3, 1)), Some((3, 1)), Some((3, 3)), None, None];
@@ -153,8 +160,22 @@ mod tests {
     }
 
     #[test]
+    fn records_have_the_message_of_ip6_hosts() {
+        for (protocol, icmp, expected) in [
+            (ICMP4, 0x0800, (ICMP6, 0x8000)),
+            (ICMP4, 0x0000, (ICMP6, 0x8100)),
+            (ICMP4, 0x0303, (ICMP6, 0x0104)),
+            (ICMP4, 0x0d00, (ICMP6, 0)),
+            (17, 0, (17, 0)),
+            (ICMP6, 0x8700, (ICMP6, 0x8700)),
+        ] {
+            assert_eq!(as_icmp6(protocol, icmp), expected, "{protocol} {icmp:#x}");
+        }
+    }
+
+    #[test]
     fn pointers_lead_to_the_field_of_the_other_header() {
-        let six = |at: u32| of_icmp4(head(12, 0, at << 24), 0, MTUS).ok().map(|(it, _)| it.word);
+        let six = |at: u32| of_icmp4(head(12, 0, at << 24), 0).ok().map(|(it, _)| it.word);
         let expected = [
             Some(0),
             Some(1),
@@ -181,7 +202,7 @@ mod tests {
         for (at, expected) in expected.into_iter().enumerate() {
             assert_eq!(six(at as u32), expected, "{at}");
         }
-        let four = |at: u32| of_icmp6(head(4, 0, at), MTUS).ok().map(|(it, _)| it.word >> 24);
+        let four = |at: u32| of_icmp6(head(4, 0, at)).ok().map(|(it, _)| it.word >> 24);
         for at in 0..60 {
             let expected = match at {
                 0 | 1 => Some(at),
@@ -198,18 +219,13 @@ mod tests {
 
     #[test]
     fn mtus_leave_room_for_the_other_header() {
-        let six =
-            |mtu, length, mtus| of_icmp4(head(3, 4, mtu), length, mtus).map(|(it, _)| it.word);
-        assert_eq!(six(1400, 1500, MTUS), Ok(1420));
-        assert_eq!(six(1490, 1500, MTUS), Ok(1500));
-        assert_eq!(six(1500, 1500, (1400, 9000)), Ok(1420));
-        assert_eq!(six(576, 1500, MTUS), Ok(1280));
+        let six = |mtu, length| of_icmp4(head(3, 4, mtu), length).map(|(it, _)| it.word);
+        assert_eq!([six(1400, 1500), six(1500, 1500)], [Ok(1420), Ok(1520)]);
+        assert_eq!([six(576, 1500), six(0xffff, 1500)], [Ok(1280), Ok(65_555)]);
         // The router says none: the plateau below the length.
-        assert_eq!(six(0, 1500, MTUS), Ok(1500));
-        assert_eq!(six(0, 1492, MTUS), Ok(1280));
-        let four = |mtu, mtus| of_icmp6(head(2, 0, mtu), mtus).map(|(it, _)| it.word);
-        assert_eq!([four(1400, MTUS), four(1280, MTUS)], [Ok(1380), Ok(1260)]);
-        assert_eq!([four(u32::MAX, MTUS), four(5, MTUS)], [Ok(1480), Ok(0)]);
-        assert_eq!(four(9000, (1400, 9000)), Ok(1400));
+        assert_eq!([six(0, 1500), six(0, 1492)], [Ok(1512), Ok(1280)]);
+        let four = |mtu| of_icmp6(head(2, 0, mtu)).map(|(it, _)| it.word);
+        assert_eq!([four(1400), four(1280)], [Ok(1380), Ok(1260)]);
+        assert_eq!([four(u32::MAX), four(5)], [Ok(65_535), Ok(0)]);
     }
 }

@@ -9,7 +9,6 @@ use crate::checksum::{Pseudo, finish, is_valid, sum};
 use crate::protocol::{ICMP4, ICMP6, TCP, UDP};
 use crate::{icmp4, icmp6, ipv4, ipv6};
 
-const MTUS: (u32, u32) = (1500, 1500);
 const ONE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const OTHER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 
@@ -30,7 +29,7 @@ fn up(packet: &[u8]) -> Result<Vec<u8>, Refused> {
     let view = ipv4::check(packet).map_err(|_| Refused::Malformed)?;
     let ends = (six(view.source()), six(view.destination()));
     let mut out = vec![0; packet.len() + 100];
-    let length = to_ip6(packet, ends, (ends6, MTUS), &mut out)?;
+    let length = to_ip6(packet, ends, ends6, &mut out)?;
     out.truncate(length);
     Ok(out)
 }
@@ -39,7 +38,7 @@ fn down(packet: &[u8]) -> Result<Vec<u8>, Refused> {
     let view = ipv6::check(packet).map_err(|_| Refused::Malformed)?;
     let ends = ends4((view.source(), view.destination())).ok_or(Refused::Quoted)?;
     let mut out = vec![0; packet.len() + 100];
-    let length = to_ip4(packet, (ends, 77), (ends4, MTUS), &mut out)?;
+    let length = to_ip4(packet, (ends, 77), ends4, &mut out)?;
     out.truncate(length);
     Ok(out)
 }
@@ -137,8 +136,8 @@ proptest! {
             if let Some(byte) = bytes.first_mut() {
                 *byte = first;
             }
-            let _ = to_ip6(&bytes, (six(ONE), six(OTHER)), (ends6, MTUS), &mut out);
-            let _ = to_ip4(&bytes, ((ONE, OTHER), 1), (ends4, MTUS), &mut out);
+            let _ = to_ip6(&bytes, (six(ONE), six(OTHER)), ends6, &mut out);
+            let _ = to_ip4(&bytes, ((ONE, OTHER), 1), ends4, &mut out);
         }
     }
 }
@@ -248,7 +247,7 @@ fn errors_quote_the_packet_of_the_other_family() {
 }
 
 #[test]
-fn errors_about_strangers_are_refused() {
+fn errors_about_unknown_packets_are_refused() {
     let quoted4 = packet4(UDP, &[5; 40], 0);
     let mut message = [0; 576];
     let error = icmp4::Error::TimeExceeded;
@@ -257,7 +256,7 @@ fn errors_about_strangers_are_refused() {
     ipv4::Builder::new(OTHER, ONE, ICMP4).build(&mut four, length).unwrap();
     four.extend(&message[..length]);
     let ends = (six(OTHER), six(ONE));
-    let refused = to_ip6(&four, ends, (|_| None, MTUS), &mut [0; 900]);
+    let refused = to_ip6(&four, ends, |_| None, &mut [0; 900]);
     assert_eq!(refused, Err(Refused::Quoted));
 }
 

@@ -2,14 +2,10 @@
 
 use super::icmp::{self, Head};
 use super::upper::{self, Change};
-use super::{Ends4, Ends6, ICMP_HEADER, Refused, of_quoted};
+use super::{Ends4, Ends6, FRAGMENTED, Refused, of_quoted};
 use crate::checksum::Pseudo;
-use crate::{checksum, ipv4, ipv6, ipv6_extensions, protocol};
+use crate::{checksum, icmp4, icmp6, ipv4, ipv6, ipv6_extensions, protocol};
 
-/// The longest IPv4 packet that routers may fragment (RFC 7915 section 5.1).
-const FRAGMENTED: usize = 1260;
-/// The longest ICMPv4 error (RFC 1812 section 4.3.2.3).
-const LONGEST_ERROR: usize = 576;
 /// Offset of the segments left in a routing header.
 const SEGMENTS_LEFT: usize = 3;
 
@@ -113,21 +109,21 @@ fn seal(header: &mut [u8; ipv4::LENGTH]) {
 }
 
 /// Writes the IPv4 packet of an IPv6 one; returns its length. `ends`: its addresses. `identification`: for a packet
-/// that is no fragment. `quoted`: addresses of a packet that an ICMP error quotes, by its IPv6 ones. `mtus`: of the
-/// interfaces of IPv4 and IPv6. Hop limit and TTL are equal: the caller decrements.
+/// that is no fragment. `quoted`: addresses of a packet that an ICMP error quotes, by its IPv6 ones. Hop limit and TTL
+/// are equal: the caller decrements.
 ///
 /// # Errors
 /// Why it has no translation.
 pub fn to_ip4(
     packet: &[u8],
     (ends, identification): (Ends4, u16),
-    (quoted, mtus): (impl Fn(Ends6) -> Option<Ends4>, (u32, u32)),
+    quoted: impl Fn(Ends6) -> Option<Ends4>,
     out: &mut [u8],
 ) -> Result<usize, Refused> {
     let header = header(packet, ends, identification, false)?;
     let payload = packet.get(header.upper..header.end).ok_or(Refused::Malformed)?;
     if header.protocol == protocol::ICMP6 {
-        return message(header, (packet, payload), (quoted, mtus), out);
+        return message(header, (packet, payload), quoted, out);
     }
     // IPv6 does not know it (RFC 8200 section 8.1), and as an IPv4 packet it would be a right one.
     let is_whole = header.protocol == protocol::UDP && !header.is_later;
@@ -149,28 +145,29 @@ pub fn to_ip4(
 fn message(
     mut header: Header,
     (packet, message): (&[u8], &[u8]),
-    (quoted, mtus): (impl Fn(Ends6) -> Option<Ends4>, (u32, u32)),
+    quoted: impl Fn(Ends6) -> Option<Ends4>,
     out: &mut [u8],
 ) -> Result<usize, Refused> {
-    let (head, rest) = message.split_first_chunk::<ICMP_HEADER>().ok_or(Refused::Malformed)?;
+    let (head, rest) =
+        message.split_first_chunk::<{ icmp6::LENGTH }>().ok_or(Refused::Malformed)?;
     let [kind, code, _, _, a, b, c, d] = *head;
     let has_length = matches!(kind, 1 | 3) && a != 0;
     let word = u32::from_be_bytes([a, b, c, d]);
-    let (new, is_error) = icmp::of_icmp6(Head { kind, code, word }, mtus)?;
+    let (new, is_error) = icmp::of_icmp6(Head { kind, code, word })?;
     let (ip, body) = out.split_at_mut_checked(ipv4::LENGTH).ok_or(Refused::TooLong)?;
-    let at = body.get_mut(..ICMP_HEADER).ok_or(Refused::TooLong)?;
+    let at = body.get_mut(..icmp4::LENGTH).ok_or(Refused::TooLong)?;
     at.copy_from_slice(&upper::icmp_head(new));
-    let rest_out = &mut body[ICMP_HEADER..];
+    let rest_out = &mut body[icmp4::LENGTH..];
     let rest_length = if is_error {
         // The objects of RFC 4884 behind the quoted packet are left out.
         let inner = if has_length { rest.get(..usize::from(a) * 8).unwrap_or(rest) } else { rest };
-        let most = (LONGEST_ERROR - ipv4::LENGTH - ICMP_HEADER).min(rest_out.len());
+        let most = icmp4::MOST_QUOTED.min(rest_out.len());
         inner_packet(inner, quoted, &mut rest_out[..most])?
     } else {
         rest_out.get_mut(..rest.len()).ok_or(Refused::TooLong)?.copy_from_slice(rest);
         rest.len()
     };
-    let length = ICMP_HEADER + rest_length;
+    let length = icmp4::LENGTH + rest_length;
     if is_error {
         let total = (ipv4::LENGTH + length) as u16;
         header.bytes[2..4].copy_from_slice(&total.to_be_bytes());
@@ -213,7 +210,7 @@ fn inner_packet(
         return Ok(ipv4::LENGTH + length);
     }
     if header.protocol == protocol::ICMP6 {
-        let of = |head| match icmp::of_icmp6(head, (0, 0)) {
+        let of = |head| match icmp::of_icmp6(head) {
             Ok((new, false)) => Ok(new),
             _ => Err(Refused::Icmp),
         };

@@ -2,18 +2,17 @@
 
 use super::icmp::{self, Head};
 use super::upper::{self, Change};
-use super::{Ends4, Ends6, FRAGMENT, ICMP_HEADER, LOWEST_MTU, Refused, of_quoted};
+use super::{Ends4, Ends6, Refused, of_quoted};
 use crate::checksum::Pseudo;
-use crate::{checksum, ipv4, ipv6, protocol};
+use crate::ipv6_extensions::FRAGMENT_LENGTH;
+use crate::{checksum, icmp4, icmp6, ipv4, ipv6, protocol, udp};
 
-/// Bytes of a UDP header.
-const UDP_HEADER: usize = 8;
 /// Options of source routes (RFC 791 section 3.1).
 const SOURCE_ROUTES: [u8; 2] = [131, 137];
 
 /// The IPv6 header, with a fragment header if the packet is a fragment, that replaces an IPv4 one.
 struct Header {
-    bytes: [u8; ipv6::LENGTH + FRAGMENT],
+    bytes: [u8; ipv6::LENGTH + FRAGMENT_LENGTH],
     length: usize,
     /// Bytes of the IPv4 header.
     replaced: usize,
@@ -65,15 +64,15 @@ fn header(packet: &[u8], (source, destination): Ends6, is_quoted: bool) -> Resul
         return Err(Refused::SourceRoute(at));
     }
     let (fragment, protocol) = (word(6), old[9]);
-    let is_later = fragment & 0x1fff != 0;
-    let is_fragment = fragment & 0x3fff != 0;
+    let is_later = fragment & ipv4::OFFSET_MASK != 0;
+    let is_fragment = fragment & (ipv4::MORE_FRAGMENTS | ipv4::OFFSET_MASK) != 0;
     let is_icmp = protocol == protocol::ICMP4;
     if is_fragment && is_icmp && !is_quoted {
         return Err(Refused::IcmpFragment);
     }
     let next = if is_icmp { protocol::ICMP6 } else { protocol };
-    let mut bytes = [0; ipv6::LENGTH + FRAGMENT];
-    let extra = if is_fragment { FRAGMENT } else { 0 };
+    let mut bytes = [0; ipv6::LENGTH + FRAGMENT_LENGTH];
+    let extra = if is_fragment { FRAGMENT_LENGTH } else { 0 };
     let payload = u16::try_from(total - replaced + extra).map_err(|_| Refused::TooLong)?;
     bytes[..2].copy_from_slice(&[0x60 | old[1] >> 4, old[1] << 4]);
     bytes[4..6].copy_from_slice(&payload.to_be_bytes());
@@ -92,22 +91,21 @@ fn header(packet: &[u8], (source, destination): Ends6, is_quoted: bool) -> Resul
 }
 
 /// Writes the IPv6 packet of an IPv4 one; returns its length. `ends`: its addresses. `quoted`: those of a packet that
-/// an ICMP error quotes, by its IPv4 ones. `mtus`: of the interfaces of IPv4 and IPv6. Hop limit and TTL are equal:
-/// the caller decrements. Packets that become too long are the caller's matter, also those without DF above 1,280
-/// bytes.
+/// an ICMP error quotes, by its IPv4 ones. Hop limit and TTL are equal: the caller decrements. Packets that become too
+/// long are the caller's matter, also those without DF above 1,280 bytes.
 ///
 /// # Errors
 /// Why it has no translation.
 pub fn to_ip6(
     packet: &[u8],
     ends: Ends6,
-    (quoted, mtus): (impl Fn(Ends4) -> Option<Ends6>, (u32, u32)),
+    quoted: impl Fn(Ends4) -> Option<Ends6>,
     out: &mut [u8],
 ) -> Result<usize, Refused> {
     let header = header(packet, ends, false)?;
     let payload = packet.get(header.replaced..header.end).ok_or(Refused::Malformed)?;
     if header.protocol == protocol::ICMP4 {
-        return message(&header, payload, ends, (quoted, mtus), out);
+        return message(&header, payload, ends, quoted, out);
     }
     let length = header.length + payload.len();
     let out = out.get_mut(..length).ok_or(Refused::TooLong)?;
@@ -142,13 +140,10 @@ fn fix(
     }
     // Bytes may follow the datagram.
     let length = upper.get(4..6).map_or(0, |it| usize::from(u16::from_be_bytes([it[0], it[1]])));
-    let datagram = upper.get(..length).filter(|it| it.len() >= UDP_HEADER);
+    let datagram = upper.get(..length).filter(|it| it.len() >= udp::LENGTH);
     let datagram = datagram.ok_or(Refused::Malformed)?;
     let pseudo = Pseudo::Ip6 { source, destination }.sum(protocol::UDP, length);
-    let value = match checksum::finish(checksum::sum(datagram) + pseudo) {
-        0 => u16::MAX,
-        value => value,
-    };
+    let value = udp::transmitted(checksum::finish(checksum::sum(datagram) + pseudo));
     if let Some(field) = upper.get_mut(6..8) {
         field.copy_from_slice(&value.to_be_bytes());
     }
@@ -160,18 +155,19 @@ fn message(
     header: &Header,
     message: &[u8],
     (source, destination): Ends6,
-    (quoted, mtus): (impl Fn(Ends4) -> Option<Ends6>, (u32, u32)),
+    quoted: impl Fn(Ends4) -> Option<Ends6>,
     out: &mut [u8],
 ) -> Result<usize, Refused> {
-    let (head, rest) = message.split_first_chunk::<ICMP_HEADER>().ok_or(Refused::Malformed)?;
+    let (head, rest) =
+        message.split_first_chunk::<{ icmp4::LENGTH }>().ok_or(Refused::Malformed)?;
     let [kind, code, _, _, a, b, c, d] = *head;
     let about = rest.get(2..4).map_or(0, |it| u16::from_be_bytes([it[0], it[1]]));
     let word = u32::from_be_bytes([a, b, c, d]);
-    let (new, is_error) = icmp::of_icmp4(Head { kind, code, word }, about, mtus)?;
+    let (new, is_error) = icmp::of_icmp4(Head { kind, code, word }, about)?;
     let (ip, body) = out.split_at_mut_checked(header.length).ok_or(Refused::TooLong)?;
-    let at = body.get_mut(..ICMP_HEADER).ok_or(Refused::TooLong)?;
+    let at = body.get_mut(..icmp6::LENGTH).ok_or(Refused::TooLong)?;
     at.copy_from_slice(&upper::icmp_head(new));
-    let rest_out = &mut body[ICMP_HEADER..];
+    let rest_out = &mut body[icmp6::LENGTH..];
     let rest_length = if is_error {
         // The objects of RFC 4884 behind the quoted packet are left out.
         let inner = match usize::from(b) * 4 {
@@ -179,14 +175,14 @@ fn message(
             _ if !matches!(kind, 3 | 11 | 12) => rest,
             length => rest.get(..length).unwrap_or(rest),
         };
-        let most = LOWEST_MTU - header.length - ICMP_HEADER;
+        let most = ipv6::LEAST_MTU - header.length - icmp6::LENGTH;
         let most = most.min(rest_out.len());
         inner_packet(inner, quoted, &mut rest_out[..most])?
     } else {
         rest_out.get_mut(..rest.len()).ok_or(Refused::TooLong)?.copy_from_slice(rest);
         rest.len()
     };
-    let length = ICMP_HEADER + rest_length;
+    let length = icmp6::LENGTH + rest_length;
     ip.copy_from_slice(&header.bytes[..header.length]);
     ip[4..6].copy_from_slice(&(length as u16).to_be_bytes());
     let pseudo = Pseudo::Ip6 { source, destination }.sum(protocol::ICMP6, length);
@@ -225,7 +221,7 @@ fn inner_packet(
         return Ok(header.length + length);
     }
     if header.protocol == protocol::ICMP4 {
-        let of = |head| match icmp::of_icmp4(head, 0, (0, 0)) {
+        let of = |head| match icmp::of_icmp4(head, 0) {
             Ok((new, false)) => Ok(new),
             _ => Err(Refused::Icmp),
         };

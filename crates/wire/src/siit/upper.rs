@@ -1,9 +1,10 @@
 //! Checksums of the upper layer, corrected by the difference (RFC 1624): a wrong one stays wrong.
 
 use super::icmp::Head;
-use super::{Ends4, Ends6, ICMP_HEADER, Refused};
+use super::{Ends4, Ends6, Refused};
 use crate::checksum::{finish, fold, sum};
 use crate::protocol::{DCCP, TCP, UDP, UDP_LITE};
+use crate::{icmp4, udp};
 
 /// What goes from the sum of a packet, and what comes.
 pub(super) struct Change {
@@ -50,15 +51,13 @@ pub(super) fn correct(upper: &mut [u8], protocol: u8, by: u32) {
         // There is none (UDP), or it is wrong and stays so (UDP-Lite).
         return;
     }
-    let new = match finish(u32::from(!old) + by) {
-        0 if !has_zero => u16::MAX,
-        new => new,
-    };
+    let new = finish(u32::from(!old) + by);
+    let new = if has_zero { new } else { udp::transmitted(new) };
     *field = new.to_be_bytes();
 }
 
 /// The first bytes of a message, without its checksum.
-pub(super) fn icmp_head(head: Head) -> [u8; ICMP_HEADER] {
+pub(super) fn icmp_head(head: Head) -> [u8; icmp4::LENGTH] {
     let [a, b, c, d] = head.word.to_be_bytes();
     [head.kind, head.code, 0, 0, a, b, c, d]
 }

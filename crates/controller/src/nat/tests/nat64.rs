@@ -55,10 +55,25 @@ fn wrong_prefixes_are_refused() {
 
 #[test]
 fn what_only_nat44_has_is_refused() {
-    let mut of_sources = prefixes(&["64:ff9b::/96"]);
-    of_sources["subscriber-match"] = sources("10.0.0.0/24")["subscriber-match"].clone();
-    let (path, _) = error(&of_type(&[policy(1, of_sources)]));
-    assert_eq!(path, "policy[id='1']/subscriber-match");
+    for (leaf, value, fix) in [
+        ("subscriber-match", sources("10.0.0.0/24")["subscriber-match"].clone(), "access list"),
+        ("port-allocation-type", json!("port-range-allocation"), "port-quota"),
+        ("algs", json!([{ "name": "ftp" }]), "EPSV"),
+        ("stoa-nat:subscriber-mask-v4", json!(24), "64 bits"),
+        ("stoa-nat:port-control", json!({ "interface": ["lan"] }), "NAT44"),
+    ] {
+        let mut more = prefixes(&["64:ff9b::/96"]);
+        more[leaf] = value;
+        if leaf == "port-allocation-type" {
+            more["port-set"] = json!({ "port-set-size": 64 });
+        }
+        let given = whole(&json!([of_type(&[policy(1, more)])])).to_string();
+        let errors = Configuration::parse(Path::new("test"), given).map(drop).unwrap_err();
+        let path = format!("policy[id='1']/{leaf}");
+        let found = errors.iter().find(|it| it.path.ends_with(&path));
+        let found = found.unwrap_or_else(|| panic!("{path}: {errors:?}"));
+        assert!(found.fix.starts_with("Remove ") && found.fix.contains(fix), "{found:?}");
+    }
     let mut mapped = of_type(&[policy(1, prefixes(&["64:ff9b::/96"]))]);
     mapped["mapping-table"] =
         json!({ "mapping-entry": [one_to_one(1, "203.0.113.9/32", "10.0.0.9/32")] });

@@ -5,13 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stoa_api::acl::protocol_name;
 use stoa_wire::protocol::{ICMP4, ICMP6, has_ports};
+use stoa_wire::siit::as_icmp6;
 
 use super::Installed;
 use crate::acl::Action;
 use crate::acl::log::Record;
 use crate::control::forwarder_state::ForwarderState;
 use crate::flow::fields::Kind;
-use crate::ipfix::{Denial, as_icmp6};
+use crate::ipfix::Denial;
 use crate::nat64::hosts::Hosts;
 
 fn address(kind: Kind, words: [u32; 4]) -> IpAddr {
@@ -36,6 +37,27 @@ fn ends(record: &Record, hosts: &Hosts) -> [IpAddr; 2] {
     }
 }
 
+/// What the log and the export say of a packet: of one of an IPv6 host by NAT64, what this host sees.
+struct Seen {
+    ends: [IpAddr; 2],
+    protocol: u8,
+    /// Type and code of ICMP.
+    icmp: Option<u16>,
+}
+
+impl Seen {
+    fn of(record: &Record, hosts: &Hosts) -> Self {
+        let (kind, ends) = (record.kind, ends(record, hosts));
+        let is_icmp = matches!(kind.protocol(), ICMP4 | ICMP6) && kind.0 & Kind::LATER == 0;
+        let icmp = if is_icmp { (record.ports >> 16) as u16 } else { 0 };
+        let (protocol, icmp) = match ends[0] {
+            IpAddr::V6(_) if !kind.is_ip6() => as_icmp6(kind.protocol(), icmp),
+            _ => (kind.protocol(), icmp),
+        };
+        Self { ends, protocol, icmp: is_icmp.then_some(icmp) }
+    }
+}
+
 /// An end of a packet as text: the address, and the port of protocols that have some.
 fn end(kind: Kind, ip: IpAddr, port: u32) -> String {
     match has_ports(kind.protocol()) && kind.0 & Kind::LATER == 0 {
@@ -48,22 +70,16 @@ fn end(kind: Kind, ip: IpAddr, port: u32) -> String {
 fn denial(record: &Record, hosts: &Hosts) -> Denial {
     let kind = record.kind;
     let is_whole = kind.0 & Kind::LATER == 0;
-    let is_icmp = matches!(kind.protocol(), ICMP4 | ICMP6) && is_whole;
     let ports = match has_ports(kind.protocol()) && is_whole {
         true => [(record.ports >> 16) as u16, record.ports as u16],
         false => [0, 0],
     };
-    let ends = ends(record, hosts);
-    let icmp = if is_icmp { (record.ports >> 16) as u16 } else { 0 };
-    let (protocol, icmp) = match ends[0] {
-        IpAddr::V4(_) => (kind.protocol(), icmp),
-        IpAddr::V6(_) => as_icmp6(kind.protocol(), icmp),
-    };
+    let Seen { ends, protocol, icmp } = Seen::of(record, hosts);
     Denial {
         ends,
         ports,
         protocol,
-        icmp,
+        icmp: icmp.unwrap_or(0),
         interfaces: match record.is_input {
             true => [record.interface, 0],
             false => [0, record.interface],
@@ -131,10 +147,10 @@ impl ForwarderState {
 
     fn logged(&self, record: &Record, rule: &Installed) -> Option<Logged> {
         let kind = record.kind;
-        let is_icmp = matches!(kind.protocol(), ICMP4 | ICMP6) && kind.0 & Kind::LATER == 0;
-        let [message, code, ..] = record.ports.to_be_bytes();
         let (acl, name) = rule.key.clone();
-        let [source, destination] = ends(record, self.shared.flows.nat64_hosts());
+        let Seen { ends, protocol, icmp } = Seen::of(record, self.shared.flows.nat64_hosts());
+        let [source, destination] = ends;
+        let icmp = icmp.map(|it| format!("{}/{}", it >> 8, it & 0xff));
         Some(Logged {
             acl,
             rule: name,
@@ -142,10 +158,10 @@ impl ForwarderState {
             zones: self.capabilities.acl.zones.key_of(record.pair).cloned(),
             direction: if record.is_input { "in" } else { "out" },
             interface: self.interface(record.interface)?.name.clone(),
-            protocol: protocol_name(kind.protocol().into()),
+            protocol: protocol_name(protocol.into()),
             source: end(kind, source, record.ports >> 16),
             destination: end(kind, destination, record.ports & 0xffff),
-            icmp: if is_icmp { format!("{message}/{code}") } else { String::new() },
+            icmp: icmp.unwrap_or_default(),
             length: record.place.length(),
         })
     }

@@ -57,8 +57,6 @@ pub(super) struct NatState {
     is_on: bool,
     /// Whether they translate between VRFs: there are several.
     has_vrfs: bool,
-    /// Whether they translate packets of IPv6 hosts.
-    has_nat64: bool,
 }
 
 impl Capability for NatState {
@@ -147,7 +145,6 @@ impl ForwarderState {
         let former = std::mem::replace(&mut nat.external, external);
         let external64 = nat.policies.iter().filter(|it| it.policy.nat64.is_some());
         let external64: BTreeSet<u32> = external64.map(|it| it.interface).collect();
-        let has_nat64 = !external64.is_empty();
         let former64 = std::mem::replace(&mut nat.external64, external64);
         let now64 = nat.external64.clone();
         // Before nothing translates there any more.
@@ -157,8 +154,9 @@ impl ForwarderState {
         }
         let has_vrfs = is_on && self.vrfs.iter().nth(1).is_some();
         let nat = &mut self.capabilities.nat;
-        if (nat.is_on, nat.has_vrfs, nat.has_nat64) != (is_on, has_vrfs, has_nat64) {
-            (nat.is_on, nat.has_vrfs, nat.has_nat64) = (is_on, has_vrfs, has_nat64);
+        let is_other64 = former64.is_empty() != now64.is_empty();
+        if is_other64 || (nat.is_on, nat.has_vrfs) != (is_on, has_vrfs) {
+            (nat.is_on, nat.has_vrfs) = (is_on, has_vrfs);
             for index in self.interface_indexes() {
                 self.set_nat_features(index);
                 self.pause(1);
@@ -184,7 +182,8 @@ impl ForwarderState {
 
     /// Switches translation of received packets at an interface.
     fn set_nat_features(&self, index: u32) {
-        let NatState { is_on, has_vrfs, has_nat64, .. } = self.capabilities.nat;
+        let NatState { is_on, has_vrfs, ref external64, .. } = self.capabilities.nat;
+        let has_nat64 = !external64.is_empty();
         self.shared.set_feature(index, INPUT_NODE, is_on.into());
         self.shared.set_feature(index, INPUT4_NODE, has_nat64.into());
         self.shared.set_feature(index, INPUT6_NODE, has_nat64.into());

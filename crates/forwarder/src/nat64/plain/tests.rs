@@ -12,8 +12,6 @@ use super::*;
 use crate::flow::column::Packets;
 use crate::flow::fields;
 
-const MTUS: (u32, u32) = (1500, 1500);
-
 fn is_plain(fields: &Fields, lane: usize, header: usize) -> bool {
     has_plain(fields.kind[lane], fields.place[lane], header)
 }
@@ -100,7 +98,7 @@ proptest! {
         let is_done = shrink(&mut vector, 0, new, identification);
         let mut expected = [0; 2048];
         let ends = (Ipv4Addr::from_bits(new.0), Ipv4Addr::from_bits(new.1));
-        let to = siit::to_ip4(&bytes, (ends, identification), (none, MTUS), &mut expected);
+        let to = siit::to_ip4(&bytes, (ends, identification), none, &mut expected);
         if is_done {
             let length = to.unwrap();
             prop_assert_eq!(vector.bytes(0), &expected[..length]);
@@ -134,7 +132,7 @@ proptest! {
         let is_done = grow(&mut vector, 0, new);
         let mut expected = [0; 2048];
         let ends = (Ipv6Addr::from_bits(new.0), Ipv6Addr::from_bits(new.1));
-        let to = siit::to_ip6(&bytes, ends, (none, MTUS), &mut expected);
+        let to = siit::to_ip6(&bytes, ends, none, &mut expected);
         if is_done {
             prop_assert_eq!(vector.bytes(0), &expected[..to.unwrap()]);
         } else {
@@ -155,7 +153,7 @@ proptest! {
         let mut cache = PoolCache::new(pool());
         let mut seen = Vec::new();
         for kernel in Kernel::available() {
-            let (mut vector, mut new) = (Vector::new(pool()), Four::new());
+            let (mut vector, mut new) = (Vector::new(pool()), New4::new());
             prop_assert_eq!(cache.fill(&mut vector, packets.len()), packets.len());
             for (lane, (upper, class, ends, to)) in packets.iter().enumerate() {
                 let bytes = packet6(upper, *class, *ends);

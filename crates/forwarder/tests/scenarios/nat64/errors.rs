@@ -126,6 +126,24 @@ fn the_policer_comes_before_the_way_back() {
     assert_eq!((of("icmp4-error"), of("icmp6-error")), (Some(200), Some(100)));
 }
 
+/// While an interface is flooded, the router answers on the others.
+#[test]
+fn a_flood_silences_no_other_interface() {
+    let mut lab = lab(nat64(Mapping::EndpointIndependent));
+    lab.state().stop_policers();
+    let short = |host: u8| {
+        let mut packet = udp_ports(host6(host), of(host4(2)), (5000, 53), b"x");
+        packet[7] = 1;
+        packet_from(host, &packet)
+    };
+    // Mostly in one vector.
+    lab.put("west", 0, (0..150).map(|_| short(1)));
+    lab.put("north", 0, (0..10).map(|_| short(3)));
+    lab.settle();
+    assert_eq!((lab.take("west").len(), lab.take("north").len()), (100, 10));
+    lab.assert_dropped(&[("icmp-limited", 50), ("ip6-hop-limit", 110)]);
+}
+
 #[test]
 fn packets_that_grow_too_long_are_answered_with_the_mtu_of_their_family() {
     let mut lab = lab(nat64(Mapping::EndpointIndependent));
