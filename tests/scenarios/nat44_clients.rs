@@ -1,5 +1,5 @@
-//! What programs find out about NAT44: STUN (RFC 5780) about mapping, filtering, hairpinning and lifetime, mtr about the
-//! path, wrk with many connections, and a capture that tcpreplay sends again.
+//! What programs find out about NAT44: STUN (RFC 5780) about mapping, filtering, hairpinning and lifetime, mtr about
+//! the path, wrk with many connections, and a capture that tcpreplay sends again.
 
 use std::time::Duration;
 
