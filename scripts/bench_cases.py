@@ -70,12 +70,16 @@ def flow_cases():
         return cases
 
     different = "all packets different"
+    hundred_thousand = f"IPv4 64 B, {different}, 100,000 rules"
     stateful = ["--acl", "acl:600", "--stateful"]
     return [
         *(forward(plain(load), None, *options, section="flows") for load, options in loads.items()),
         *more("600 rules", {**rules(25, 32, 40), different: 55}, "--acl", "acl:600"),
         *more("10,000 rules", {different: 120}, "--acl", "acl:10000"),
         *more("100,000 rules", {different: 250}, "--acl", "acl:100000"),
+        forward(hundred_thousand, None, *loads[different], "--acl", "acl:100000", section="flows"),
+        forward("100,000 rules, ten of them changed in a second, multiple of the quiet cycles", 1.1, *loads[different],
+                "--acl", "acl:100000", "--rule-rate", "10", against=hundred_thousand, section="flows"),
         *more("600 stateful rules, established", rules(15, 20, 35, 50, 75), *stateful),
         *more("100,000 stateful rules, established", rules(15, 20, 35), "--acl", "acl:100000", "--stateful"),
         *more("NAT44", rules(20, 35, 60, 70, 100), "--nat44"),

@@ -36,6 +36,8 @@ fn bench_options_out_of_range_are_wrong_usage() {
         &["--vrfs", "4", "--routes", "8", "--update-rate", "1"],
         &["--acl", "acl:131073"],
         &["--acl", "rules:9"],
+        &["--rule-rate", "1"],
+        &["--acl", "acl:600", "--rule-rate", "1001"],
         &["--feature", "urpf"],
         &["--feature", "urpf-strict,urpf-loose"],
         &["--feature", "urpf-strict", "--vlans", "9", "--prefixes", "synthetic:8"],
@@ -83,6 +85,16 @@ fn bench_forward_mixes_ports_vlans_vrfs_and_sources() {
     assert_eq!(figures["features"], serde_json::json!(["urpf-strict"]));
     let nodes = figures["nodes"].as_array().unwrap();
     assert!(nodes.iter().any(|node| node["name"] == "ip4-reverse-path"), "{figures}");
+}
+
+#[test]
+fn bench_forward_changes_rules_without_loss() {
+    let options = "bench forward --seconds 1 --json --acl acl:600 --rule-rate 200 --routes 100 --destinations random";
+    let output = stoa(&options.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let figures: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&figures["lost"], &figures["rule_rate"]), (&0.into(), &200.into()), "{figures}");
+    assert!(figures["rules_per_second"].as_f64() > Some(0.0), "{figures}");
 }
 
 #[test]

@@ -94,6 +94,10 @@ pub struct Figures {
     pub update_rate: u32,
     /// Achieved route changes per second.
     pub updates_per_second: f64,
+    /// Requested changes of rules per second.
+    pub rule_rate: u32,
+    /// Achieved changes of rules per second.
+    pub rules_per_second: f64,
     /// Workers.
     pub workers: usize,
     /// The SIMD kernel.
@@ -151,6 +155,8 @@ impl Figures {
             added_cycles_per_packet: None,
             update_rate: workload.update_rate,
             updates_per_second: 0.0,
+            rule_rate: workload.rule_rate,
+            rules_per_second: 0.0,
             workers: workload.workers,
             kernel: workload.kernel.name(),
             lost: 0,

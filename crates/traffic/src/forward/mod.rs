@@ -93,14 +93,13 @@ fn measure(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let mut forwarder = Forwarder::default();
     let tables = workload.families().into_iter().map(|ip| Table::new(workload, ip));
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
-    let mut updates = Updates::new(workload, &tables)?;
     let routes: usize = tables.iter().map(Table::len).sum();
     let layout = Layout::new(workload);
     let routes = routes * layout.tables();
-    forwarder.apply(setup::desired(workload, &tables)?).map_err(|reason| refused(&reason))?;
-    let Some(state) = forwarder.state() else {
-        return Err(BenchError::Refused("it has no workers".to_owned()));
-    };
+    let desired = setup::desired(workload, &tables)?;
+    let mut updates = Updates::new(workload, &tables, &desired)?;
+    forwarder.apply(desired).map_err(|reason| refused(&reason))?;
+    let state = running(&mut forwarder)?;
     logins::add(state, workload, &layout)?;
     // A generator has many flows of one address.
     state.limit_flows_of_sources(Some(u32::MAX));
@@ -109,17 +108,17 @@ fn measure(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     } else {
         None
     };
-    warm_up(state, workload, &mut updates)?;
+    warm_up(&mut forwarder, workload, &mut updates)?;
     updates.start();
-    let lost_before = lost(state);
+    let lost_before = lost(running(&mut forwarder)?);
     let mut best: Option<Figures> = None;
     let began = Instant::now();
     let mut windows = 0;
     while began.elapsed() < workload.duration || best.is_none() {
         // On a busy machine a worker may not run at all during a window.
-        let Some(figures) = window(state, workload, &mut updates)? else {
+        let Some(figures) = window(&mut forwarder, workload, &mut updates)? else {
             if began.elapsed() > workload.duration + STARVED {
-                return Err(BenchError::Nothing(drops(state)));
+                return Err(BenchError::Nothing(drops(running(&mut forwarder)?)));
             }
             continue;
         };
@@ -129,11 +128,17 @@ fn measure(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
         }
         progress((began.elapsed().as_secs_f64() / workload.duration.as_secs_f64()).min(1.0));
     }
+    let state = running(&mut forwarder)?;
     let best = best.ok_or_else(|| BenchError::Nothing(drops(state)))?;
-    let updates_per_second = updates.per_second();
+    let [updates_per_second, rules_per_second] = updates.per_second();
     let lost = lost(state) - lost_before;
     let drops = drops(state);
-    Ok(Figures { windows, routes, lost, drops, updates_per_second, ..best })
+    Ok(Figures { windows, routes, lost, drops, updates_per_second, rules_per_second, ..best })
+}
+
+/// What a forwarder with a desired state has.
+fn running(forwarder: &mut Forwarder) -> Result<&mut ForwarderState, BenchError> {
+    forwarder.state().ok_or_else(|| BenchError::Refused("it has no workers".to_owned()))
 }
 
 fn refused(refused: &ApplyError) -> BenchError {
@@ -163,11 +168,11 @@ fn flow_counts(state: &ForwarderState) -> [u64; 3] {
 /// Runs until the caches are warm, and packets of nearly all flows have passed: first packets cost more. If all are
 /// first packets, until as many flows end as begin.
 fn warm_up(
-    state: &mut ForwarderState,
+    forwarder: &mut Forwarder,
     workload: &Workload,
     updates: &mut Updates,
 ) -> Result<(), BenchError> {
-    settle(state, WARM_UP, updates)?;
+    settle(forwarder, WARM_UP, updates)?;
     let packets = if workload.has_flows() { 2 * workload.tracked_flows() } else { 0 };
     let until = Instant::now() + ALL_FLOWS;
     let is_cold = |state: &ForwarderState| match workload.flows {
@@ -177,23 +182,24 @@ fn warm_up(
         }
         _ => state.conservation().sent < packets,
     };
-    while is_cold(state) && Instant::now() < until {
-        settle(state, WINDOW, updates)?;
+    while is_cold(running(forwarder)?) && Instant::now() < until {
+        settle(forwarder, WINDOW, updates)?;
     }
     Ok(())
 }
 
 /// Runs the control thread for a while.
 fn settle(
-    state: &mut ForwarderState,
+    forwarder: &mut Forwarder,
     duration: Duration,
     updates: &mut Updates,
 ) -> Result<(), BenchError> {
     let until = Instant::now() + duration;
     while Instant::now() < until {
+        let state = running(forwarder)?;
         state.poll();
         state.tick();
-        updates.catch_up(state)?;
+        updates.catch_up(forwarder)?;
         std::thread::sleep(Duration::from_millis(if updates.are_quick() { 1 } else { 10 }));
     }
     Ok(())
@@ -216,13 +222,15 @@ fn snapshot(state: &ForwarderState) -> (Instant, u64, Vec<(String, u64, u64)>) {
 
 /// Measures one window; `None` when no packet was forwarded in it.
 fn window(
-    state: &mut ForwarderState,
+    forwarder: &mut Forwarder,
     workload: &Workload,
     updates: &mut Updates,
 ) -> Result<Option<Figures>, BenchError> {
+    let state = running(forwarder)?;
     let [created_before, ..] = flow_counts(state);
     let (start, sent_before, before) = snapshot(state);
-    settle(state, WINDOW, updates)?;
+    settle(forwarder, WINDOW, updates)?;
+    let state = running(forwarder)?;
     let (end, sent_after, after) = snapshot(state);
     let packets = (sent_after - sent_before) as f64;
     if packets == 0.0 {

@@ -8,7 +8,7 @@ use stoa_forwarder::control::{Forwarder, Limits};
 
 use super::layout::Layout;
 use super::targets::Table;
-use super::{BenchError, Workload, drops, logins, refused, setup, snapshot};
+use super::{BenchError, Workload, drops, logins, refused, running, setup, snapshot};
 
 /// Packets through a node.
 #[derive(Clone, Debug, Serialize)]
@@ -41,9 +41,7 @@ pub fn step(workload: &Workload, loops: u32) -> Result<Counts, BenchError> {
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
     let mut forwarder = Forwarder::stepped(Limits::default(), Arc::new(stoa_ports::open));
     forwarder.apply(setup::desired(workload, &tables)?).map_err(|reason| refused(&reason))?;
-    let Some(state) = forwarder.state() else {
-        return Err(BenchError::Refused("it has no workers".to_owned()));
-    };
+    let state = running(&mut forwarder)?;
     logins::add(state, workload, &Layout::new(workload))?;
     state.limit_flows_of_sources(Some(u32::MAX));
     for _ in 0..loops {

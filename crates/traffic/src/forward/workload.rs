@@ -28,6 +28,8 @@ pub const NEXT_HOPS_MAX: u32 = 1 << 13;
 pub const FLOWS_MAX: u32 = 1 << 24;
 /// The most route changes per second.
 pub const UPDATES_MAX: u32 = 10_000_000;
+/// The most changes of rules per second.
+const RULE_UPDATES_MAX: u32 = 1000;
 /// The most ports that receive, and as many that send.
 pub const PORTS_MAX: u16 = 64;
 /// The most sub-interfaces of a port.
@@ -148,6 +150,8 @@ pub struct Workload {
     pub flows: Flows,
     /// Route changes per second during the measurement; 0: none.
     pub update_rate: u32,
+    /// Changes of rules per second during the measurement, at most 1,000; 0: none.
+    pub rule_rate: u32,
     /// Bytes of a frame, FCS included (RFC 2544).
     pub frame: u16,
     /// Workers.
@@ -176,7 +180,7 @@ impl Workload {
     /// Rejects values that are out of range.
     pub(super) fn check(&self) -> Result<(), BenchError> {
         let shortest = if self.has_nat64 { Ip::V6 } else { self.ip }.shortest();
-        let ranges: [(&str, u32, u32, u32); 12] = [
+        let ranges: [(&str, u32, u32, u32); 13] = [
             ("routes", self.routes, 1, ROUTES_MAX),
             ("next hops", self.next_hops, 1, NEXT_HOPS_MAX),
             ("ports", self.ports.into(), 1, PORTS_MAX.into()),
@@ -186,6 +190,7 @@ impl Workload {
             ("tunnels", self.tunnels, 0, TUNNELS_MAX),
             ("flows", self.flows.sources(), 1, FLOWS_MAX),
             ("route changes per second", self.update_rate, 0, UPDATES_MAX),
+            ("changes of rules per second", self.rule_rate, 0, RULE_UPDATES_MAX),
             ("bytes of a frame", self.frame.into(), shortest.into(), 1518),
             ("workers", self.workers as u32, 1, 16),
             ("seconds", self.duration.as_secs_f64().ceil() as u32, 1, 3600),
@@ -269,6 +274,9 @@ impl Workload {
                 acl::RULES
             ));
         }
+        if self.rule_rate > 0 && self.acl.is_none() {
+            return Err("--rule-rate changes rules of a list: add --acl acl:600".to_owned());
+        }
         if self.is_stateful && self.acl.is_none() {
             return Err("stateful rules are rules of a list: add --acl acl:600".to_owned());
         }
@@ -330,6 +338,7 @@ pub(super) mod tests {
             mix: None,
             flows: Flows::Some(1),
             update_rate: 0,
+            rule_rate: 0,
             workers: 1,
             duration: Duration::from_secs(1),
             kernel: Kernel::Scalar,

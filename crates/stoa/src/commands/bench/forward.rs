@@ -76,6 +76,9 @@ pub struct Arguments {
     /// Route changes per second during the measurement (at most 10000000)
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000_000))]
     update_rate: u32,
+    /// Changes of rules per second during the measurement (at most 1000)
+    #[arg(long, default_value_t = 0, requires = "acl", value_parser = clap::value_parser!(u32).range(..=1000))]
+    rule_rate: u32,
     /// Number of workers (1 to 16)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     workers: u8,
@@ -200,6 +203,7 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         mix: forward.mix,
         flows: forward.flows,
         update_rate: forward.update_rate,
+        rule_rate: forward.rule_rate,
         workers: usize::from(forward.workers),
         duration: Duration::from_secs(forward.seconds),
         kernel: Kernel::choose(&forward.kernel)
@@ -328,6 +332,12 @@ fn text(figures: &Figures) -> String {
         lines.push(format!(
             "{:>9.0} route changes per second of {} requested",
             figures.updates_per_second, figures.update_rate
+        ));
+    }
+    if figures.rule_rate > 0 {
+        lines.push(format!(
+            "{:>9.1} changes of rules per second of {} requested",
+            figures.rules_per_second, figures.rule_rate
         ));
     }
     let accounted = figures.accounted * 100.0;
