@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_engine::arc::ArcHook;
 use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_tables::flow_table::{Direction, Match};
+use stoa_tables::flow_table::{Direction, Ends, Match};
 use stoa_wire::protocol::{ICMP4, UDP};
 
 use super::create::Maker;
@@ -114,6 +114,7 @@ impl Output {
             let lanes = vector.len();
             vector.next[..lanes].fill(edge);
         }
+        slow.prefetch(vector, left);
         for lane in left.iter() {
             if !goes_on(vector.next[lane]) {
                 continue;
@@ -135,6 +136,21 @@ impl Output {
 }
 
 impl<'a> Slow<'a> {
+    /// Prefetches where the replies of new flows have their keys, if these get the first port that is tried.
+    fn prefetch(&self, vector: &Vector, left: &LaneSet) {
+        let Some(fields) = vector.known_fields() else { return };
+        for lane in left.iter() {
+            let header = header(fields, lane);
+            let [vrf, tx_vrf] = [vector.rx_if[lane], vector.tx_if[lane]]
+                .map(|interface| flow_vrf(self.shared.attributes.vrf_of(interface)));
+            let Outbound::By(policy) = self.outbound(vector, (lane, &header)) else { continue };
+            if let Some(address) = policy.external_of((header.ends.source, vrf)) {
+                let replies = Ends { source: address, ..header.ends };
+                self.side.prefetch_key(&Header { ends: replies, ..header }.key(tx_vrf));
+            }
+        }
+    }
+
     /// Decides about a lane; whether it is translated.
     fn decide(&mut self, vector: &mut Vector, lane: usize) -> Result<bool, Drop> {
         let Some(fields) = vector.known_fields() else { return Err(Drop::Nat44Untranslated) };

@@ -13,8 +13,8 @@ use crate::drops::Drop;
 use crate::flow::flows::Now;
 use crate::shared::Shared;
 
-/// Ports that are tried before all others are drawn: mostly one of them is free.
-const FEW: usize = 8;
+/// Ports that are tried before all others are drawn: the first one is mostly free, or else one of a few.
+const FEW: [usize; 2] = [1, 8];
 /// Ports that are tried for a packet at all places together.
 pub(super) const TRIES: usize = 2_048;
 
@@ -153,19 +153,19 @@ impl Places<'_> {
         let count = usize::from(place.range.1 - place.range.0) + 1;
         let most = match turn {
             _ if *left == 0 => return None,
-            0 => FEW,
+            0 | 1 => FEW[turn],
             // Random ones and those behind them, each at most as often as there are ports.
-            1 => Ports::MOST.min(2 * count + 1).min(*left),
+            2 => Ports::MOST.min(2 * count + 1).min(*left),
             _ => Ports::MOST.min(count).min(*left),
         };
         *left = left.saturating_sub(most);
-        if turn < 2 {
+        if turn < 3 {
             let ports = choice::ports(place.range, (protocol, port), || self.worker.random());
             return Some(ports.take(most).filter(is_free).collect());
         }
         // A block whose last free ports are hard to meet by chance is tried as a whole.
         let is_whole = place.is_block && has_free_ports(protocol);
-        let from = (turn - 2) * Ports::MOST;
+        let from = (turn - 3) * Ports::MOST;
         let ports = is_whole.then(|| choice::whole(place.range, from).take(most))?;
         let ports: Ports = ports.filter(is_free).collect();
         (from < count).then_some(ports)

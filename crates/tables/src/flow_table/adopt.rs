@@ -10,7 +10,7 @@ use super::owner::{Created, FlowOwner};
 use super::{FlowError, prefetch};
 
 impl FlowOwner {
-    /// Prefetches the buckets of a flow, of which [`Self::adopt`] reads some flows later.
+    /// Prefetches the buckets of a flow, which [`Self::create`] or [`Self::adopt`] reads some flows later.
     pub fn prefetch(&self, key: &FlowKey, reply_key: Option<&FlowKey>) {
         let index = &self.memory.index;
         for key in [Some(key), reply_key].into_iter().flatten() {

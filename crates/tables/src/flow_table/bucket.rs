@@ -105,8 +105,9 @@ impl Bucket<'_> {
     /// The slots with a signature, as bits.
     #[inline(always)]
     pub(super) fn slots_of(self, signature: u16) -> u32 {
-        let words = [self.0[0].load(Acquire), self.0[1].load(Acquire), self.0[2].load(Acquire)];
-        let [head, middle, tail] = words.map(|word| equal_lanes(word, signature));
+        // Not by `map` of an array, which is not inlined.
+        let of = |word: usize| equal_lanes(self.0[word].load(Acquire), signature);
+        let (head, middle, tail) = (of(0), of(1), of(2));
         (head >> 2 | middle << 2 | tail << 6) & ((1 << SLOTS) - 1)
     }
 

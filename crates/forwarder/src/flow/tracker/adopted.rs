@@ -1,6 +1,6 @@
 //! Flows of a former process ([`crate::flow::adoption`]).
 
-use stoa_tables::flow_table::{Created, FormerFlow, NewFlow};
+use stoa_tables::flow_table::{Created, FlowKey, FormerFlow, NewFlow};
 
 use super::spliced::SPLICED;
 use super::{Side, Uses};
@@ -31,6 +31,11 @@ impl Side {
     /// Prefetches what [`Self::adopt`] of a flow reads some flows later.
     pub fn prefetch(&self, flow: &FormerFlow) {
         self.owner.prefetch(&flow.key, flow.reply_key.as_ref());
+    }
+
+    /// Prefetches where the index has a key, or will have it.
+    pub fn prefetch_key(&self, key: &FlowKey) {
+        self.owner.prefetch(key, None);
     }
 
     /// Creates a flow that a former process had, with what it uses if it is translated. Limits count it and refuse
