@@ -21,13 +21,23 @@ pub fn keep_large_blocks_apart() {
 /// Asks the system to hold memory that is read at random on huge pages, what is in use now and what
 /// will be. Nothing else changes, wherever it lies: a system without huge pages ignores it.
 pub fn prefer_huge_pages(start: *const u8, bytes: usize) {
+    expect_huge_pages(start, bytes);
     #[cfg(target_os = "linux")]
-    for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
-        // SAFETY: this advice changes no content; an address without memory is an error.
-        unsafe { libc::madvise(start.cast_mut().cast(), bytes, advice) };
-    }
+    advise(start, bytes, libc::MADV_COLLAPSE);
+}
+
+/// Asks the system to use huge pages for memory that is not in use yet.
+pub fn expect_huge_pages(start: *const u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    advise(start, bytes, libc::MADV_HUGEPAGE);
     #[cfg(not(target_os = "linux"))]
     let _ = (start, bytes);
+}
+
+#[cfg(target_os = "linux")]
+fn advise(start: *const u8, bytes: usize, advice: i32) {
+    // SAFETY: advice about huge pages changes no content; an address without memory is an error.
+    unsafe { libc::madvise(start.cast_mut().cast(), bytes, advice) };
 }
 
 #[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
@@ -40,6 +50,7 @@ mod tests {
         let start = bytes.as_ptr().wrapping_add(bytes.as_ptr().align_offset(2 << 20));
         prefer_huge_pages(start, 4 << 20);
         prefer_huge_pages(std::ptr::without_provenance(4096), 2 << 20);
+        expect_huge_pages(start, 4 << 20);
         assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
     }
 }

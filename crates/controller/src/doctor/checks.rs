@@ -34,6 +34,7 @@ pub(super) fn all(machine: &Machine, kernel: &str, router: Option<&Router>) -> V
         memory(machine),
         huge_pages(machine),
         transparent(machine),
+        transparent_shared(machine),
         locked(machine),
         files(machine),
     ];
@@ -279,6 +280,18 @@ fn transparent(machine: &Machine) -> Check {
                 "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
             )
         }
+    }
+}
+
+/// The flows lie in memory that a later process reads.
+fn transparent_shared(machine: &Machine) -> Check {
+    const NAME: &str = "huge pages of flows";
+    match machine.transparent_shared.as_deref() {
+        Some(setting @ ("always" | "within_size" | "advise" | "force")) => ok(NAME, setting),
+        other => ok(NAME, other.unwrap_or("not in the kernel")).better(
+            "flows use 4 kB pages: millions of them take some cycles more for each packet",
+            "echo advise | sudo tee /sys/kernel/mm/transparent_hugepage/shmem_enabled",
+        ),
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Machine {
     pub huge_pages: (u64, u64, u64, u64),
     /// Setting of transparent huge pages: `always`, `madvise`, `never`.
     pub transparent: Option<String>,
+    /// The same for memory that processes share: `always`, `within_size`, `advise`, `never`, `deny`, `force`.
+    pub transparent_shared: Option<String>,
     /// Whether the kernel has network namespaces.
     pub namespaces: bool,
     /// NUMA nodes by number.
@@ -142,8 +144,11 @@ impl Machine {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
         let tun = root.path("/dev/net/tun");
         let protocols = root.text("/proc/net/protocols");
-        let transparent = root.text("/sys/kernel/mm/transparent_hugepage/enabled");
-        let chosen = transparent.split_whitespace().find_map(|word| word.strip_prefix('['));
+        let transparent = |setting: &str| {
+            let all = root.text(&format!("/sys/kernel/mm/transparent_hugepage/{setting}"));
+            let chosen = all.split_whitespace().find_map(|word| word.strip_prefix('['));
+            chosen.map(|word| word.trim_end_matches(']').to_owned())
+        };
         let governor = root.word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
         Self {
             processor: field(&info, "model name").unwrap_or("unknown").to_owned(),
@@ -175,7 +180,8 @@ impl Machine {
                 kb("HugePages_Free"),
                 kb("HugePages_Rsvd"),
             ),
-            transparent: chosen.map(|word| word.trim_end_matches(']').to_owned()),
+            transparent: transparent("enabled"),
+            transparent_shared: transparent("shmem_enabled"),
             namespaces: root.path("/proc/self/ns/net").symlink_metadata().is_ok(),
             nodes: root.nodes(),
         }

@@ -23,6 +23,10 @@ const GOOD: &[(&str, &str)] = &[
     ("proc/self/ns/net", ""),
     ("dev/net/tun", ""),
     ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+    (
+        "sys/kernel/mm/transparent_hugepage/shmem_enabled",
+        "always within_size [advise] never deny force\n",
+    ),
     ("sys/devices/system/cpu/online", "0-7\n"),
     ("sys/devices/system/node/node0/cpulist", "0-7\n"),
     ("sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "64\n"),
@@ -94,6 +98,12 @@ fn each_gap_has_its_cost_and_fix() {
             "sys/kernel/mm/transparent_hugepage/enabled",
             "always madvise [never]\n",
             "transparent huge pages",
+            State::Better,
+        ),
+        (
+            "sys/kernel/mm/transparent_hugepage/shmem_enabled",
+            "always within_size advise [never] deny force\n",
+            "huge pages of flows",
             State::Better,
         ),
         ("proc/self/limits", "Max open files 64 64 files\n", "open files", State::Better),

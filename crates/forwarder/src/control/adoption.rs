@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use stoa_engine::clock;
+use stoa_engine::{clock, heap};
 use stoa_tables::flow_table::FlowCapacity;
 use stoa_warm_restart::{Arrays, FormerArrays, Regions};
 
@@ -62,6 +62,9 @@ impl KeptFlows {
         let opened = regions.open_arrays(NAME, || flows.leak_arrays());
         let opened = opened.and_then(|opened| {
             let Some((arrays, former)) = opened else { return Ok(Self::default()) };
+            for array in flows.leak_arrays() {
+                heap::expect_huge_pages(array.as_ptr().cast(), size_of_val(array));
+            }
             head::write(&arrays, [&capacity(true), &capacity(false)])?;
             Ok(Self { arrays: Some(arrays), former, ..Self::default() })
         });

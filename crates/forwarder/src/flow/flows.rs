@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stoa_engine::clock;
 use stoa_engine::quiescence::Quiescence;
+use stoa_engine::{clock, heap};
 use stoa_tables::flow_table::{FlowCapacity, FlowError, FlowReader, FlowTable, Secret};
 use stoa_tables::lpm::Kernel;
 
@@ -107,6 +107,7 @@ fn source_limit(capacity: u32) -> u32 {
 impl Family {
     fn new(capacity: FlowCapacity, kernel: Kernel, workers: usize) -> Result<Self, FlowError> {
         let table = FlowTable::new(&capacity, &secret())?;
+        table.regions().into_iter().for_each(|it| heap::expect_huge_pages(it.start, it.bytes));
         let reader = table.reader();
         let reader = reader.clone().with_kernel(kernel).unwrap_or(reader);
         let counts = (0..workers).map(|_| FlowCounts::default()).collect();

@@ -16,6 +16,7 @@ pub use peers::{Peers, RemotePeer, RemotePeers};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use stoa_engine::heap;
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{
     FlowCapacity, FlowEntry, FlowError, FlowKey, FlowReader, FlowTable, Secret, Tuple,
@@ -104,6 +105,7 @@ impl Mappings {
         let capacities =
             FlowCapacity { ip4: hosts, translated_ip4: capacity, ..FlowCapacity::default() };
         let table = FlowTable::new(&capacities, secret)?;
+        table.regions().into_iter().for_each(|it| heap::expect_huge_pages(it.start, it.bytes));
         let counts = (0..hosts + capacity).map(|_| AtomicU32::new(OVER)).collect();
         let reader = table.reader();
         let (live, refused, blocks, ended_leases) = Default::default();
