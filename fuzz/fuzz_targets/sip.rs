@@ -22,6 +22,7 @@ fuzz_target!(|input: &[u8]| {
             || message.ends_of(INSIDE).count() == ENDS
     );
     let _ = (message.bound(INSIDE, 5060), media(message.body));
+    assert!(message.address_of_record().len() <= data.len() && message.call_id.len() <= data.len());
     let ports: &[(u16, u16)] = if first & 1 == 0 { &[(5060, 41_000)] } else { &[(5060, 5060)] };
     let host = Host { from: INSIDE, to: OUTSIDE, ports };
     let of = |bit: u8| (first & bit == 0).then_some(host);
@@ -33,6 +34,8 @@ fuzz_target!(|input: &[u8]| {
     // Longer ones are not read.
     let Ok(again) = read(&bytes[..length]) else { return assert!(length > LONGEST) };
     assert_eq!((again.status, again.has_sdp), (message.status, message.has_sdp));
+    assert_eq!((again.sequence, again.call_id), (message.sequence, message.call_id));
+    assert_eq!(again.address_of_record(), message.address_of_record());
     let mut twice = vec![0; 4 * LONGEST];
     let second = write(&again, &hosts, session, &mut twice).expect("there is room");
     assert_eq!(twice[..second], bytes[..length]);

@@ -5,6 +5,7 @@
 //! A message is a whole datagram. [`write`](fn@write::write) gives it other addresses and ports, and corrects
 //! `Content-Length`.
 
+mod method;
 pub mod sdp;
 mod uri;
 pub mod write;
@@ -12,6 +13,7 @@ pub mod write;
 use core::net::Ipv4Addr;
 use core::ops::Range;
 
+pub use method::{Method, Sequence};
 pub use uri::{End, Place};
 
 /// Bytes of the longest message that is read, and written.
@@ -40,6 +42,8 @@ pub(crate) enum Header {
     ContentType,
     ContentEncoding,
     Sequence,
+    CallId,
+    To,
     Expires,
     Other,
 }
@@ -52,7 +56,7 @@ impl Header {
 }
 
 /// Names of headers, with their compact forms (RFC 3261 section 7.3.3), and what they are.
-const NAMES: [(&[u8], &[u8], Header); 9] = [
+const NAMES: [(&[u8], &[u8], Header); 11] = [
     (b"via", b"v", Header::Via),
     (b"contact", b"m", Header::Contact),
     (b"route", b"", Header::Route),
@@ -61,6 +65,8 @@ const NAMES: [(&[u8], &[u8], Header); 9] = [
     (b"content-type", b"c", Header::ContentType),
     (b"content-encoding", b"e", Header::ContentEncoding),
     (b"cseq", b"", Header::Sequence),
+    (b"call-id", b"i", Header::CallId),
+    (b"to", b"t", Header::To),
     (b"expires", b"", Header::Expires),
 ];
 
@@ -147,8 +153,12 @@ pub struct Message<'a> {
     pub status: Option<u16>,
     /// Whether the body is a session description.
     pub has_sdp: bool,
-    /// Whether it registers an address, or answers that.
-    pub is_register: bool,
+    /// The header `CSeq`: the request that it is, or that it answers.
+    pub sequence: Sequence,
+    /// The header `Call-ID`, the same in all messages of a call; empty: there is none.
+    pub call_id: &'a [u8],
+    /// The header `To`.
+    to: &'a [u8],
     /// The header `Expires`, in seconds.
     expires: Option<u32>,
 }
@@ -199,7 +209,9 @@ pub fn read(data: &[u8]) -> Result<Message<'_>, SipError> {
         body: &data[head..],
         status,
         has_sdp: false,
-        is_register: false,
+        sequence: Sequence::default(),
+        call_id: &[],
+        to: &[],
         expires: None,
     };
     let (mut is_plain, mut length) = (true, None);
@@ -218,7 +230,9 @@ pub fn read(data: &[u8]) -> Result<Message<'_>, SipError> {
             Some(Header::ContentEncoding) => {
                 is_plain = value.is_empty() || value.eq_ignore_ascii_case(b"identity");
             }
-            Some(Header::Sequence) => message.is_register = value.ends_with(b" REGISTER"),
+            Some(Header::Sequence) => message.sequence = method::sequence(value),
+            Some(Header::CallId) => message.call_id = value,
+            Some(Header::To) => message.to = value,
             Some(Header::Expires) => message.expires = number(value),
             _ => {}
         }
@@ -284,11 +298,26 @@ impl<'a> Message<'a> {
         found.all()
     }
 
+    /// Whether a registrar answers with all that it has bound of an [address-of-record](Self::address_of_record): what
+    /// it does not list is bound no more (RFC 3261 section 10.3).
+    pub fn lists_bindings(&self) -> bool {
+        self.sequence.method == Method::Register
+            && self.status.is_some_and(|it| (200..300).contains(&it))
+    }
+
+    /// The URI in `To`: of a registration, the address-of-record. Empty: there is none.
+    pub fn address_of_record(&self) -> &'a [u8] {
+        let uri = match self.to.iter().position(|byte| *byte == b'<') {
+            Some(at) => self.to.get(at + 1..).unwrap_or(&[]).split(|byte| *byte == b'>').next(),
+            None => self.to.split(|byte| *byte == b';').next(),
+        };
+        trimmed(uri.unwrap_or(&[]))
+    }
+
     /// For how long a registrar has bound an end of a host, in seconds: by the parameter `expires` of its `Contact`, or
     /// by the header (RFC 3261 section 10.3). `None`: this is no answer that binds it.
     pub fn bound(&self, address: Ipv4Addr, port: u16) -> Option<u32> {
-        let is_answer = self.status.is_some_and(|it| (200..300).contains(&it));
-        if !self.is_register || !is_answer {
+        if !self.lists_bindings() {
             return None;
         }
         let contacts = self.lines().filter(|line| line.header == Some(Header::Contact));

@@ -41,6 +41,7 @@ use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
 use crate::flow::foreign::Foreign;
 use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, fits};
+use crate::nat::NatWorker;
 use crate::shared::Shared;
 use alg::Altered;
 use runs::Runs;
@@ -129,6 +130,12 @@ fn tracker<'a>(cx: &'a mut Context<'_>) -> Option<&'a mut FlowTracker> {
     cx.local::<OfWorker>()?.flows.as_mut()
 }
 
+/// The same with the worker's part of address translation.
+fn with_nat<'a>(cx: &'a mut Context<'_>) -> Option<(&'a mut FlowTracker, &'a mut NatWorker)> {
+    let OfWorker { flows, nat, .. } = cx.local::<OfWorker>()?;
+    flows.as_mut().map(|flows| (flows, nat))
+}
+
 /// Whether a flow was admitted by the rules of now.
 fn is_current(flow: &FlowEntry<'_>, epoch: u16) -> bool {
     flow.epoch() == epoch && flow.flags() & SUSPENDED == 0
@@ -207,7 +214,7 @@ impl<F: Family> AclNode<F> {
     fn track(&mut self, cx: &mut Context<'_>, vector: &mut Vector, policy: Policy) -> bool {
         let (lanes, is_alone, reader) = (vector.len(), cx.workers() == 1, cx.reader);
         self.tracking.begin(self.shared.flows.now(cx.now), &vector.flags[..lanes]);
-        let Some(tracker) = tracker(cx) else { return false };
+        let Some((tracker, nat)) = with_nat(cx) else { return false };
         let side = tracker.of(F::IS_IP4);
         side.begin();
         if !self.place.is_input() {
@@ -228,7 +235,7 @@ impl<F: Family> AclNode<F> {
         for lane in left.iter() {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);
             let Some(id) = known.id() else {
-                let of_side = (&mut *side, reader);
+                let of_side = (&mut *side, &mut *nat, reader);
                 if expects && self.begins_expected(of_side, (vector, lane), policy, &mut is_any) {
                     continue;
                 }
@@ -245,7 +252,7 @@ impl<F: Family> AclNode<F> {
                 // Nobody sends the packets of the other side of the router to this one.
                 Fate::Drop(Drop::Nat44Untranslated)
             } else if may_alter && of_worker.0.is_altered(id) {
-                self.fate_of_altered(reader, of_worker, (vector, lane), flow, policy)
+                self.fate_of_altered((reader, nat), of_worker, (vector, lane), flow, policy)
             } else {
                 self.fate(of_worker, (vector, lane), flow, policy)
             };

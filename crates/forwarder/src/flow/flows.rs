@@ -57,7 +57,7 @@ pub struct Flows {
     skipped: AtomicU64,
     profiles: Profiles,
     syn_cookies: SynCookies,
-    mappings: Mappings,
+    mappings: Arc<Mappings>,
     traffic: Box<[Traffic]>,
     /// How many flows are translated.
     translated: AtomicU32,
@@ -134,6 +134,7 @@ impl Flows {
         let Sizes { ip4, ip6, translated, mappings } = sizes;
         // Each subscriber has a mapping, or a flow without one.
         let quotas = Quotas::new(mappings.max(translated), random());
+        let mappings = Arc::new(Mappings::new(mappings, quotas, &secret())?);
         let four = FlowCapacity { ip4, translated_ip4: translated, ..none };
         Ok(Self {
             four: Family::new(four, kernel, workers)?,
@@ -144,11 +145,11 @@ impl Flows {
             skipped: AtomicU64::new(0),
             profiles: Profiles::default(),
             syn_cookies: SynCookies::new(workers, [random(), random()]),
-            mappings: Mappings::new(mappings, quotas, &secret())?,
             traffic: (0..workers.max(1)).map(|_| Traffic::default()).collect(),
             translated: AtomicU32::new(0),
             exports: Exports::new(random::<1>()[0]),
-            expectations: Expectations::new(random::<1>()[0] as u32),
+            expectations: Expectations::new(random::<1>()[0] as u32, Arc::clone(&mappings)),
+            mappings,
             limits: FlowLimits::new(workers, [random(), random()]),
             nat64_hosts: Hosts::new().map_err(|_| FlowError::Capacity(HOSTS as u64))?,
             adoption: Adoption::default(),

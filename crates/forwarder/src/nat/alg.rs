@@ -114,8 +114,9 @@ pub struct Wanted {
     pub count: u16,
 }
 
-/// The external port of an end that is announced in a direction of a translated flow, whose own port is known: the same
-/// one if it is free, or another one of its policy. `None`: none was found. `is_used`: ports that the flow uses.
+/// The external port of an end that is announced in a direction of a translated flow, whose own port is known: that of
+/// its mapping, the same one if it is free, or another one of its policy. `None`: none was found. `is_used`: ports that
+/// the flow uses.
 pub fn external_port(
     (nat, side): (&Nat, &Side),
     (id, direction): (u32, Direction),
@@ -125,7 +126,8 @@ pub fn external_port(
 ) -> Option<u16> {
     let Wanted { port: own_port, count: ports } = *wanted;
     let (flow, [own, other]) = (side.reader().entry(id), side.keys((id, direction)));
-    let (own, of_other) = (ip4(&own)?, ip4(&other)?);
+    let (vrf, own, of_other) = (own.vrf, ip4(&own)?, ip4(&other)?);
+    let internal = End { address: own.source, port: own_port, protocol: own.protocol, vrf };
     let number = Uses::of(&flow).number;
     let (address, protocol, vrf) = (of_other.destination, of_other.protocol, other.vrf);
     let control = End { address, port: of_other.destination_port, protocol, vrf };
@@ -155,9 +157,12 @@ pub fn external_port(
         let word = side.expectations().random(now.ms ^ u32::from(own_port) << 16 ^ at);
         first + ((u64::from(word) * u64::from(count)) >> 32) as u16
     };
+    let mapped = side.flows().mappings().of_internal(internal, number);
+    let mapped = mapped.filter(|it| it.external.address == address).map(|it| it.external.port);
+    let mapped = mapped.filter(|port| with_parity(*port) == *port);
     let same = (first..=last).contains(&own_port).then_some(own_port);
     let others = (0..TRIES).map(|at| with_parity(random(at))).filter(|port| *port >= first);
-    same.into_iter().chain(others).find(is_free)
+    mapped.into_iter().chain(same).chain(others).find(is_free)
 }
 
 #[cfg(test)]

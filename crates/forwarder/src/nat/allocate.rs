@@ -2,8 +2,10 @@
 
 use stoa_tables::flow_table::{Ends, FlowKey, NewFlow};
 
+use super::choice::Ports;
 use super::create::{Maker, ends_of};
 use super::first::First;
+use super::mappings::End;
 use super::places::{Place, TRIES, Wish, exhausted};
 use super::rewrite::has_free_ports;
 use super::{Allocation, Policy};
@@ -86,6 +88,8 @@ impl Maker<'_> {
             let (of, wish) = ((internal, vrf), Wish { port: internal.port, is_only: false });
             let ports = self.places().candidates(place, of, wish, (turn, &mut *left));
             let Some(ports) = ports else { break };
+            let ports: Ports =
+                ports.iter().filter(|port| !self.is_held(&of, place, *port)).collect();
             let key = |at| ports.get(at).map(|port| reply(place.address, port));
             match self.try_keys(first, (taken, uses), key) {
                 Err(Drop::Nat44NoPort) => {}
@@ -93,5 +97,14 @@ impl Maker<'_> {
             }
         }
         Err(Drop::Nat44NoPort)
+    }
+
+    /// Whether a mapping of another internal end has an external one: a host has asked for it, or a registrar has bound
+    /// it. Flows without mappings share ports, but not that one.
+    fn is_held(&self, (internal, vrf): &(End, u16), place: &Place, port: u16) -> bool {
+        let external = End { address: place.address, port, protocol: internal.protocol, vrf: *vrf };
+        let mappings = self.shared.flows.mappings();
+        let mapping = if mappings.live() == 0 { None } else { mappings.of_external(external) };
+        mapping.is_some_and(|it| it.internal != *internal)
     }
 }

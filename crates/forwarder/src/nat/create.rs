@@ -260,7 +260,8 @@ impl Maker<'_> {
         let lease = mappings.lease_of(known.id);
         let is_let_in = !is_outside
             || match lease {
-                Lease::No => by_policy(),
+                // Without leases, those of other policies are a registrar's bindings: it alone is expected.
+                Lease::No => policy.mapping == Mapping::EndpointIndependent && by_policy(),
                 Lease::Anybody => true,
                 Lease::Some => self.peers.admits(known.id, (source, source_port), by_policy()),
             };

@@ -180,7 +180,8 @@ impl Slow<'_> {
     fn read_first(&mut self, lane: (&mut Vector, usize), (header, key): (&Header, &FlowKey)) {
         if header.kind.protocol() == UDP && self.shared.flows.may_alter(true) {
             let Self { shared, reader, now, .. } = *self;
-            acl::Reading { shared, reader, now }.read_first(self.side, lane, key);
+            let worker = &mut *self.worker;
+            acl::Reading { shared, reader, worker, now }.read_first(self.side, lane, key);
         }
     }
 

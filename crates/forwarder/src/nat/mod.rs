@@ -21,6 +21,7 @@ mod create;
 mod errors;
 mod events;
 mod first;
+mod held;
 mod input;
 mod known;
 mod lanes;
@@ -36,6 +37,7 @@ mod worker;
 
 pub use alg::{AlgPort, Wanted, external_port};
 pub use errors::restore;
+pub use held::NotHeld;
 pub use input::make_input;
 pub(crate) use lanes::goes_on;
 pub use output::make_output;

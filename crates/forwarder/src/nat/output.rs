@@ -216,7 +216,12 @@ impl<'a> Slow<'a> {
         translate(vector, lane, &header, ends);
         if header.kind.protocol() == UDP && self.shared.flows.may_alter(true) {
             let Self { shared, reader, now, .. } = *self;
-            acl::Reading { shared, reader, now }.read_first(self.side, (vector, lane), &key);
+            let worker = &mut *self.worker;
+            acl::Reading { shared, reader, worker, now }.read_first(
+                self.side,
+                (vector, lane),
+                &key,
+            );
         }
         Ok(true)
     }

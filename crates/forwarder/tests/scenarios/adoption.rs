@@ -75,7 +75,7 @@ fn lasting_all(lab: &mut Lab) -> Vec<v1::FlowState> {
 
 /// Waits until mappings without flows are over: workers look at them some seconds after the last flow.
 #[track_caller]
-fn await_mappings(lab: &mut Lab, count: u64) {
+pub fn await_mappings(lab: &mut Lab, count: u64) {
     let deadline = Instant::now() + LONG;
     while lab.state().nat().policies[0].dynamic_mappings != count {
         assert!(Instant::now() < deadline, "{:?}", lab.state().nat());

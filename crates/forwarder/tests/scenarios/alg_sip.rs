@@ -1,5 +1,7 @@
 //! Gateways of SIP: calls by rules, and translated in both directions; registrations; and what passes as it is.
 
+mod bindings;
+mod calls;
 mod changes;
 mod hostile;
 
@@ -42,6 +44,11 @@ fn sums(lab: &mut Lab) -> AlgSums {
 
 fn passed_as_it_is(lab: &mut Lab, cause: Passed) -> u64 {
     sums(lab).passed[cause as usize]
+}
+
+fn expected(lab: &mut Lab) -> Option<u64> {
+    let rows = lab.state().list_limits();
+    rows.iter().find(|row| row.name == "alg-expectations").unwrap().used
 }
 
 fn family(address: IpAddr) -> &'static str {

@@ -57,7 +57,9 @@ fn written(text: &str, hosts: &Hosts<'_>, session: Option<&Session>) -> String {
 fn an_invitation_gets_other_ends() {
     let text = invite(SDP);
     let message = read(text.as_bytes()).unwrap();
-    assert!(message.has_sdp && !message.is_register && message.status.is_none());
+    assert!(message.has_sdp && !message.lists_bindings() && message.status.is_none());
+    assert_eq!(message.sequence, Sequence { number: 314_159, method: Method::Invite });
+    assert_eq!(message.call_id, b"a84b4c76e66710@10.0.1.2");
     assert_eq!(message.ends_of(INSIDE).collect::<Vec<_>>(), [5060]);
     let found = media(message.body).unwrap();
     let address = Some(INSIDE.into());
@@ -95,7 +97,8 @@ fn an_answer_comes_back() {
                 Contact: <sip:a@192.0.2.7>;expires=7, <sip:alice@203.0.113.77:41000>;q=0.5;Expires=600\r\n\
                 Expires: 3600\r\n\r\n";
     let message = read(text.as_bytes()).unwrap();
-    assert_eq!((message.status, message.is_register), (Some(200), true));
+    assert_eq!(message.status, Some(200));
+    assert_eq!(message.sequence, Sequence { number: 2, method: Method::Register });
     assert_eq!(message.bound(OUTSIDE, 41_000), Some(600));
     assert_eq!((message.bound(OUTSIDE, 5060), message.bound(INSIDE, 41_000)), (None, None));
     let new = written(text, &back(), None);
@@ -111,6 +114,25 @@ fn an_answer_comes_back() {
     assert!(
         written(request, &back(), None).starts_with("BYE sip:alice@10.0.1.2:5060;ob SIP/2.0\r\n")
     );
+}
+
+#[test]
+fn a_registrar_lists_what_it_has_bound() {
+    let of = |start: &str, method: &str| {
+        let text =
+            format!("{start}\r\nt: \"A\" <sip:a@example.com;x>;tag=9\r\nCSeq: 2 {method}\r\n\r\n");
+        let message = read(text.as_bytes()).unwrap();
+        assert_eq!(message.address_of_record(), b"sip:a@example.com;x");
+        message.lists_bindings()
+    };
+    assert!(of("SIP/2.0 200 OK", "REGISTER"));
+    assert!(!of("SIP/2.0 401 Unauthorized", "REGISTER") && !of("SIP/2.0 200 OK", "OPTIONS"));
+    assert!(!of("REGISTER sip:example.com SIP/2.0", "REGISTER"));
+    for (to, uri) in [("To: sip:a@b;tag=1\r\n", "sip:a@b"), ("", ""), ("To: <\r\n", "")] {
+        let text = format!("SIP/2.0 200 OK\r\n{to}i: 7@x\r\n\r\n");
+        let message = read(text.as_bytes()).unwrap();
+        assert_eq!((message.address_of_record(), message.call_id), (uri.as_bytes(), &b"7@x"[..]));
+    }
 }
 
 #[test]

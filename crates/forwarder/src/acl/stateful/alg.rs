@@ -16,14 +16,14 @@ use stoa_wire::tcp::flag;
 use stoa_wire::tcp_options::{Shift, shift, shift_edges};
 
 use super::edit::replace_data;
-use super::{Fate, Reading, Tracking, seen, tracked, tracker};
+use super::{Fate, Reading, Tracking, seen, tracked, with_nat};
 use crate::acl::Policy;
 use crate::acl::keys::Family;
 use crate::acl::node::AclNode;
 use crate::flow::alg::{Alg, AlgFlow, Passed, Stream};
 use crate::flow::fields::{Kind, Place};
 use crate::flow::tracker::{Followed, Listener, SUSPENDED, Seen, Side};
-use crate::nat::{Wanted, external_port};
+use crate::nat::{NatWorker, Wanted, external_port};
 
 /// Ports below this one are never opened: servers listen there, and no client of FTP or SIP announces them.
 pub(super) const LOWEST_PORT: u16 = 1024;
@@ -179,7 +179,7 @@ impl<F: Family> AclNode<F> {
     #[inline(never)]
     pub(super) fn fate_of_altered(
         &mut self,
-        reader: &Reader,
+        (reader, worker): (&Reader, &mut NatWorker),
         (side, is_alone): (&mut Side, bool),
         (vector, lane): (&mut Vector, usize),
         of_flow: (u32, Direction),
@@ -211,7 +211,7 @@ impl<F: Family> AclNode<F> {
         };
         let fate = self.fate((&mut *side, is_alone), (vector, lane), of_flow, policy);
         match fate {
-            Fate::Pass(_) => self.finish(reader, side, (vector, lane), of_flow),
+            Fate::Pass(_) => self.finish(reader, (side, worker), (vector, lane), of_flow),
             Fate::Rules | Fate::Judge => {
                 self.tracking.altered.push(Altered { lane: lane as u8, of_flow, by });
             }
@@ -230,7 +230,7 @@ impl<F: Family> AclNode<F> {
         policy: Policy,
     ) -> bool {
         let (reader, mut is_any) = (cx.reader, false);
-        let Some(tracker) = tracker(cx) else { return false };
+        let Some((tracker, worker)) = with_nat(cx) else { return false };
         let side = tracker.of(F::IS_IP4);
         let now = self.tracking.now;
         for at in 0..self.tracking.altered.len() {
@@ -262,7 +262,7 @@ impl<F: Family> AclNode<F> {
                 }
             }
             if vector.flags[lane] & flags::TRACKED != 0 {
-                self.finish(reader, side, (vector, lane), of_flow);
+                self.finish(reader, (&mut *side, &mut *worker), (vector, lane), of_flow);
             } else if let Some(gateway) = side.alg_flow(id) {
                 shift_known(vector, lane, gateway.stream(of_flow.1));
             }
@@ -275,7 +275,7 @@ impl<F: Family> AclNode<F> {
     pub(super) fn finish(
         &self,
         reader: &Reader,
-        side: &mut Side,
+        (side, worker): (&mut Side, &mut NatWorker),
         (vector, lane): (&mut Vector, usize),
         of_flow: (u32, Direction),
     ) {
@@ -292,7 +292,7 @@ impl<F: Family> AclNode<F> {
             if is_read {
                 side.expect_answer(of_flow, &seen(vector, fields, lane), self.tracking.now);
                 let (shared, now) = (&*self.shared, self.tracking.now);
-                Reading { shared, reader, now }.read(side, (vector, lane), of_flow);
+                Reading { shared, reader, worker, now }.read(side, (vector, lane), of_flow);
             }
             return;
         }

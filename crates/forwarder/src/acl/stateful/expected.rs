@@ -14,6 +14,7 @@ use crate::acl::keys::Family;
 use crate::acl::node::AclNode;
 use crate::flow::alg::{Alg, Expectation, Expected, ExpectedKey};
 use crate::flow::tracker::{Opened, Side};
+use crate::nat::NatWorker;
 
 /// The worker that follows the control connection of a call, and so the call: it ends both.
 fn owner_of_calls(side: &Side, it: &Expectation) -> Option<u8> {
@@ -42,7 +43,7 @@ impl<F: Family> AclNode<F> {
     #[inline(never)]
     pub(super) fn begins_expected(
         &mut self,
-        (side, reader): (&mut Side, &Reader),
+        (side, worker, reader): (&mut Side, &mut NatWorker, &Reader),
         (vector, lane): (&mut Vector, usize),
         policy: Policy,
         is_any: &mut bool,
@@ -54,7 +55,8 @@ impl<F: Family> AclNode<F> {
                 let key = vector.known_fields().map(|fields| F::flow_key(fields, lane, vrf));
                 let id = key.and_then(|key| side.find(&key)).and_then(Match::id);
                 if let Some(id) = id.filter(|id| side.is_altered(*id)) {
-                    self.finish(reader, side, (vector, lane), (id, Direction::Original));
+                    let of_flow = (id, Direction::Original);
+                    self.finish(reader, (side, worker), (vector, lane), of_flow);
                 }
             }
             Some(Fate::Drop(reason)) => {
@@ -110,7 +112,7 @@ impl<F: Family> AclNode<F> {
         let opened = side.create_expected(key, &packet, begins, now);
         if matches!(opened, Opened::New) {
             side.expectations().counts().note_begun();
-        } else {
+        } else if it.kind != Expected::Bound {
             // It may come again. Another one may be expected meanwhile.
             let _ = side.expectations().put(&it, now.tick);
         }

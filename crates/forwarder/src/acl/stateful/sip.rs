@@ -4,6 +4,7 @@
 //! host inside, the external ends of its receiver. The first ones become external ends, the others internal ones. So
 //! both hosts find in messages what they would find without translation.
 
+mod bindings;
 mod party;
 
 use stoa_engine::quiescence::Reader;
@@ -13,7 +14,7 @@ use stoa_tables::flow_table::{Direction, FlowKey};
 use stoa_wire::protocol::UDP;
 use stoa_wire::sip::sdp::{self, MEDIA, Media};
 use stoa_wire::sip::write::{Hosts, Session, write};
-use stoa_wire::sip::{self, ENDS, LONGEST, Message, SipError};
+use stoa_wire::sip::{self, ENDS, LONGEST, Message, Method, SipError};
 use stoa_wire::udp;
 
 use self::party::{Pairs, Party, four};
@@ -22,14 +23,11 @@ use super::edit::replace_datagram;
 use super::{Task, Tracking, seen, tracker, vrf_of};
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
-use crate::flow::alg::{Alg, AlgFlow, End, Expectation, Expected, Passed};
+use crate::flow::alg::{Alg, AlgFlow, Control, End, Expectation, Expected, Origin, Passed};
 use crate::flow::flows::Now;
 use crate::flow::tracker::{Listener, Side};
-use crate::nat::{Wanted, external_port};
+use crate::nat::{NatWorker, Wanted, external_port};
 use crate::shared::Shared;
-
-/// Seconds for which a registrar's binding is kept at most: clients of UDP register more often.
-const BOUND_MOST_S: u32 = 3_600;
 
 fn cause_of(error: SipError) -> Passed {
     match error {
@@ -38,12 +36,33 @@ fn cause_of(error: SipError) -> Passed {
     }
 }
 
+/// What a message announces belongs to this call.
+fn call_of(side: &Side, message: &Message<'_>) -> Origin {
+    Origin::new(side.expectations().number_of(message.call_id), message.sequence.number)
+}
+
+/// Media of a call that ends are expected no more: all of them with a BYE, and those of an INVITE that is taken back or
+/// refused. Answers to these still come, to the other ends that the request has announced.
+fn forget_ended(side: &Side, id: u32, message: &Message<'_>) {
+    let is_one_request = match (message.sequence.method, message.status) {
+        (Method::Bye, None) => false,
+        (Method::Cancel, None) => true,
+        (Method::Invite, Some(status)) if status >= 300 => true,
+        _ => return,
+    };
+    let (all, origin) = (side.expectations(), call_of(side, message));
+    let control = Control { id, start: side.reader().entry(id).start() };
+    all.forget_call(control, origin.name, is_one_request.then_some(origin.request));
+}
+
 /// What reads a datagram.
 pub struct Reading<'a> {
     /// What workers share.
     pub shared: &'a Shared,
     /// What a worker reads it by.
     pub reader: &'a Reader,
+    /// The worker's part of address translation.
+    pub worker: &'a mut NatWorker,
     /// When the packet came.
     pub now: Now,
 }
@@ -53,7 +72,7 @@ impl Reading<'_> {
     #[cold]
     #[inline(never)]
     pub fn read(
-        &self,
+        &mut self,
         side: &mut Side,
         (vector, lane): (&mut Vector, usize),
         of_flow: (u32, Direction),
@@ -74,7 +93,7 @@ impl Reading<'_> {
     /// The same for the first packet of a flow with this key, which address translation has created.
     #[cold]
     #[inline(never)]
-    pub fn read_first(&self, side: &mut Side, lane: (&mut Vector, usize), key: &FlowKey) {
+    pub fn read_first(&mut self, side: &mut Side, lane: (&mut Vector, usize), key: &FlowKey) {
         let found = side.find(key).filter(|found| side.owns(*found));
         if let Some(id) = found.and_then(|found| found.id()) {
             self.read(side, lane, (id, Direction::Original));
@@ -82,7 +101,7 @@ impl Reading<'_> {
     }
 
     fn follow(
-        &self,
+        &mut self,
         side: &mut Side,
         (vector, lane): (&mut Vector, usize),
         of_flow: (u32, Direction),
@@ -107,6 +126,7 @@ impl Reading<'_> {
         let (id, direction) = of_flow;
         let sender = Party::of(side, of_flow);
         let receiver = Party::of(side, (id, direction.reverse()));
+        forget_ended(side, id, &message);
         let alone = self.expect_ends(side, (of_flow, &sender), gateway, &message);
         let session = self.expect_media(side, (of_flow, &sender), gateway, &message);
         self.keep_bound(side, (of_flow, &receiver), gateway, &message);
@@ -189,6 +209,7 @@ impl Reading<'_> {
         let media = sdp::media(message.body);
         let media = media.map_err(|error| counts.note_passed(cause_of(error))).ok()?;
         let mut ports = [None; MEDIA];
+        let origin = call_of(side, message);
         for (to, it) in ports.iter_mut().zip(media.into_iter().flatten()) {
             let is_held = it.address.is_some_and(|address| address.is_unspecified());
             if it.port == 0 || is_held {
@@ -196,7 +217,7 @@ impl Reading<'_> {
             }
             // Media of another host: nothing is let in for that.
             let found = if it.address == Some(sender.own.0) {
-                self.expect_medium(side, of, gateway, &it)
+                self.expect_medium(side, of, gateway, (&it, origin))
             } else {
                 Err(Passed::Foreign)
             };
@@ -212,7 +233,7 @@ impl Reading<'_> {
         side: &Side,
         (of_flow, sender): ((u32, Direction), &Party),
         gateway: &mut AlgFlow,
-        it: &Media,
+        (it, origin): (&Media, Origin),
     ) -> Result<(u16, u16), Passed> {
         let of = (of_flow, sender);
         let is_pair = it.rtcp.is_some() && it.rtcp == it.port.checked_add(1);
@@ -227,7 +248,7 @@ impl Reading<'_> {
         for (own_port, port) in ports.into_iter().flatten() {
             let listener = Listener { protocol: UDP, port, own_port };
             let inward = self.expectation(side, of, &listener);
-            let inward = inward.of(Expected::Media);
+            let inward = Expectation { origin, ..inward.of(Expected::Media) };
             side.expect_again(&inward, self.now)?;
             // What it sends first itself gets the announced port. Without translation, the announcement of the other
             // end lets it pass: this one would let it reach all ports.
@@ -289,47 +310,6 @@ impl Reading<'_> {
             }
         }
         Ok((seen, count))
-    }
-
-    /// A registrar has bound ends of the receiver of a message: requests to these are expected as long as that. The
-    /// receiver itself has announced them, or sends from them: otherwise a registrar would choose ports of its clients.
-    fn keep_bound(
-        &self,
-        side: &Side,
-        ((id, direction), receiver): ((u32, Direction), &Party),
-        gateway: &AlgFlow,
-        message: &Message<'_>,
-    ) {
-        let Some(address) = four(receiver.seen.0).filter(|_| message.is_register) else { return };
-        let Some(policy) = self.shared.acls.read(self.reader).policy() else { return };
-        for port in message.ends_of(address) {
-            let Some(seconds) = message.bound(address, port) else { continue };
-            let own_port = match gateway.ports.own(port) {
-                _ if port == receiver.seen.1 => receiver.own.1,
-                Some(own) => own,
-                None if !receiver.is_translated() => port,
-                None => continue,
-            };
-            let listener = Listener { protocol: UDP, port, own_port };
-            let of_flow = (id, direction.reverse());
-            let it = side.expectation(of_flow, (Alg::Sip, &listener), self.now);
-            let it = it.until(self.now.tick.wrapping_add(seconds.min(BOUND_MOST_S)));
-            let it = Expectation { epoch: policy.epoch, ..it.of(Expected::Bound) };
-            let former = side.expectations().find(&it.key, self.now.tick);
-            let former = former.filter(|former| former.becomes == it.becomes);
-            let is_announced =
-                former.is_some_and(|it| matches!(it.kind, Expected::Control | Expected::Bound));
-            if port != receiver.seen.1 && !is_announced {
-                side.expectations().counts().note_passed(Passed::Foreign);
-            } else if seconds == 0 {
-                // Its client may have registered by another flow.
-                if let Some(it) = former {
-                    side.expectations().forget(&it.key, it.control);
-                }
-            } else if let Err(cause) = side.expect_again(&it, self.now) {
-                side.expectations().counts().note_passed(cause);
-            }
-        }
     }
 }
 

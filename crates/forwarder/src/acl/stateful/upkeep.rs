@@ -34,7 +34,8 @@ impl<F: Family> AclNode<F> {
         if self.shared.flows.adoption().is_pending() {
             self.adopt(cx, now);
         }
-        self.shared.flows.expectations().sweep(now.tick);
+        let epoch = self.shared.acls.read(cx.reader).policy().map(|it| it.epoch);
+        self.shared.flows.expectations().sweep(now.tick, epoch);
         tracker(cx).is_some_and(|tracker| tracker.maintain(now))
     }
 }

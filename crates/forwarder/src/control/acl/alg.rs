@@ -1,6 +1,9 @@
 //! What application level gateways have done, and the limit of what they expect.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use stoa_api::v1;
+use stoa_engine::clock;
 
 use crate::control::apply::ApplyError;
 use crate::control::forwarder_state::ForwarderState;
@@ -8,7 +11,47 @@ use crate::control::limit_listing::limit;
 use crate::flow::alg::expectations::CAPACITY;
 use crate::flow::alg::{AlgSums, Passed};
 
+/// Seconds between two lines of the log about hosts that have no room.
+const QUIET_S: u32 = 60;
+
+/// What is known of the log of gateways.
+#[derive(Debug, Default)]
+pub(super) struct AlgLog {
+    /// When the last line was written, and how many announcements had found no room between two hosts.
+    last: Option<u32>,
+    full_pairs: u64,
+}
+
+/// An address of a key.
+fn address(it: u128, is_ip6: bool) -> IpAddr {
+    if is_ip6 { Ipv6Addr::from_bits(it).into() } else { Ipv4Addr::from_bits(it as u32).into() }
+}
+
 impl ForwarderState {
+    /// Logs that two hosts have as many expectations as they may have. Periodically.
+    pub(super) fn tick_alg_log(&mut self) {
+        let now = self.shared.flows.now(clock::tsc()).tick;
+        let is_quiet =
+            self.capabilities.acl.alg_log.last.is_some_and(|it| now.wrapping_sub(it) < QUIET_S);
+        if is_quiet {
+            return;
+        }
+        let Some(it) = self.shared.flows.expectations().take_full_pair() else { return };
+        let full_pairs = self.alg_sums().passed[Passed::FullPair as usize];
+        let log = &mut self.capabilities.acl.alg_log;
+        let announcements = full_pairs.saturating_sub(log.full_pairs);
+        let (host, peer) = it.hosts();
+        let of = |host| address(host, it.key.is_ip6);
+        tracing::warn!(
+            host = %of(host),
+            peer = %of(peer),
+            alg = it.alg.name(),
+            announcements,
+            "two hosts have as many expected connections as they may have: what they announce more is not let in"
+        );
+        (log.last, log.full_pairs) = (Some(now), full_pairs);
+    }
+
     /// Has flows be able to have application level gateways, if a rule of the change or a policy names one.
     ///
     /// # Errors
@@ -47,9 +90,10 @@ impl ForwarderState {
 
     pub(super) fn add_alg_limit(&self, limits: &mut Vec<v1::LimitState>) {
         let used = self.shared.flows.expectations().live().into();
-        let refused = self.alg_sums().passed[Passed::Full as usize];
+        let passed = self.alg_sums().passed;
+        let refused = passed[Passed::Full as usize] + passed[Passed::FullPair as usize];
         let fix = "This limit is fixed: announced connections that application level gateways expect, at most 32 \
-                   between two hosts and 64 to one. Others pass without a gateway.";
+                   between two hosts and 64 to one, of SIP 128 and 256. Others pass without a gateway.";
         limits.push(limit("alg-expectations", Some(used), CAPACITY.into(), refused, fix));
     }
 }

@@ -121,6 +121,7 @@ pub(super) struct AccessListState {
     is_followed6: bool,
     /// How many packets the log has lost.
     log_lost: u64,
+    alg_log: alg::AlgLog,
     zones: zones::ZoneState,
     /// The numbers of interfaces that rules name.
     interfaces: interfaces::InterfaceNumbers,
@@ -152,6 +153,7 @@ impl Capability for AccessListState {
         tick: |state| {
             state.write_acl_log();
             state.tick_syn_cookies();
+            state.tick_alg_log();
         },
         limits: |state, limits| {
             state.add_flow_limits(limits);

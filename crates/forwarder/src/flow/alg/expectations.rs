@@ -8,9 +8,12 @@
 //! table: whoever sends a datagram, from whatever address, announces media. What nobody has answered gets an eighth,
 //! and is counted for the other host, too.
 
+mod calls;
 mod expected;
+mod full;
 mod slot;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use stoa_engine::prepared::Prepared;
@@ -18,8 +21,11 @@ use stoa_tables::flow_hash::mix;
 use stoa_wire::protocol::GRE;
 
 use super::{Alg, AlgCounts};
+use crate::nat::mappings::Mappings;
 use expected::Counters;
-pub use expected::{Becomes, Control, Expectation, Expected, ExpectedKey};
+pub use expected::{Becomes, Control, Expectation, Expected, ExpectedKey, Origin};
+pub use full::Full;
+use full::FullPair;
 use slot::Slot;
 
 /// Expectations of all hosts.
@@ -57,13 +63,11 @@ const PAIRS: usize = 4_096;
 /// What an expectation is counted by.
 const STEPS: usize = 5;
 
-/// Why a connection is not expected: there are as many as there may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
-
 /// All expectations. There is no memory for them before a rule names a gateway.
 pub struct Expectations {
     slots: Prepared<Slot>,
+    /// What has announced the last expectation of each slot.
+    origins: Prepared<AtomicU32>,
     /// Expectations for each counter of hosts that listen, of the other ones of what is unanswered, and of pairs.
     hosts: Box<[AtomicU16; HOSTS]>,
     peers: Box<[AtomicU16; HOSTS]>,
@@ -78,13 +82,18 @@ pub struct Expectations {
     swept: AtomicU32,
     seed: u32,
     counts: AlgCounts,
+    /// Two hosts that had no room.
+    full_pair: FullPair,
+    /// The mappings that bindings use.
+    mappings: Arc<Mappings>,
 }
 
 impl Expectations {
-    /// None. `seed`: what others cannot foresee.
-    pub fn new(seed: u32) -> Self {
+    /// None. `seed`: what others cannot foresee. `mappings`: those that bindings use.
+    pub fn new(seed: u32, mappings: Arc<Mappings>) -> Self {
         Self {
             slots: Prepared::default(),
+            origins: Prepared::default(),
             hosts: Box::new([const { AtomicU16::new(0) }; HOSTS]),
             peers: Box::new([const { AtomicU16::new(0) }; HOSTS]),
             pairs: Box::new([const { AtomicU16::new(0) }; PAIRS]),
@@ -95,12 +104,14 @@ impl Expectations {
             swept: AtomicU32::new(0),
             seed,
             counts: AlgCounts::default(),
+            full_pair: FullPair::default(),
+            mappings,
         }
     }
 
     /// Makes room; whether there is memory.
     pub fn prepare(&self) -> bool {
-        self.slots.prepare(CAPACITY as usize)
+        self.origins.prepare(CAPACITY as usize) && self.slots.prepare(CAPACITY as usize)
     }
 
     /// Whether any connection is expected.
@@ -130,8 +141,13 @@ impl Expectations {
         mix(self.seed ^ mix(number))
     }
 
+    /// Where the bucket of a key begins.
+    fn first(&self, key: &ExpectedKey) -> usize {
+        key.hash(self.seed) as usize % BUCKETS * BUCKET
+    }
+
     fn bucket(&self, key: &ExpectedKey) -> &[Slot] {
-        let at = key.hash(self.seed) as usize % BUCKETS * BUCKET;
+        let at = self.first(key);
         self.slots.get(at..at + BUCKET).unwrap_or(&[])
     }
 
@@ -141,6 +157,9 @@ impl Expectations {
         if is_free {
             self.live.fetch_sub(1, Ordering::Relaxed);
             self.give_back(it, STEPS);
+            if let Some(id) = it.mapping {
+                self.mappings.release(id);
+            }
         }
         is_free
     }
@@ -166,7 +185,7 @@ impl Expectations {
         let share = |counter: &AtomicU32, most: u32| {
             let more = |count: u32| (count < most).then(|| count + 1);
             let done = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-            done.map(drop).map_err(|_| Full)
+            done.map(drop).map_err(|_| Full::All)
         };
         for step in 0..STEPS {
             let done = match step {
@@ -174,7 +193,8 @@ impl Expectations {
                 1 if it.is_unanswered => {
                     Self::count_more(&self.peers[..], peer, OF_HOST.of(it.alg))
                 }
-                2 => Self::count_more(&self.pairs[..], pair, OF_PAIR.of(it.alg)),
+                2 => Self::count_more(&self.pairs[..], pair, OF_PAIR.of(it.alg))
+                    .map_err(|_| self.full_pair.note(it)),
                 3 if it.alg == Alg::Sip => share(&self.of_sip, OF_SIP),
                 4 if it.is_unanswered => share(&self.unanswered, UNANSWERED),
                 _ => Ok(()),
@@ -195,8 +215,9 @@ impl Expectations {
 
     fn count_more(counters: &[AtomicU16], at: usize, most: u16) -> Result<(), Full> {
         let more = |count: u16| (count < most).then(|| count + 1);
-        let counter = counters.get(at).ok_or(Full)?;
-        counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map(drop).map_err(|_| Full)
+        let counter = counters.get(at).ok_or(Full::All)?;
+        let done = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        done.map(drop).map_err(|_| Full::All)
     }
 
     /// The expectation with this key, if there is one.
@@ -219,12 +240,15 @@ impl Expectations {
         None
     }
 
-    /// Takes away the expectation that a first packet meets. If it begins a flow, the caller
-    /// [notes](AlgCounts::note_begun) that; otherwise it [puts](Self::put) it back.
+    /// Takes away the expectation that a first packet meets, unless a registrar has bound it: that stays. If it begins
+    /// a flow, the caller [notes](AlgCounts::note_begun) that; otherwise it [puts](Self::put) back what was taken.
     pub fn take(&self, key: &ExpectedKey, now: u32) -> Option<Expectation> {
         for slot in self.bucket(key) {
             let Some(read) = slot.read() else { continue };
             let it = read.1;
+            if it.key == *key && it.kind == Expected::Bound && !it.is_over(now) {
+                return Some(it);
+            }
             // Another worker may have got a packet of the same connection.
             if it.key == *key && self.release(slot, &read) {
                 if it.is_over(now) {
@@ -262,7 +286,7 @@ impl Expectations {
     /// As [`Self::expect`], without being counted.
     ///
     /// # Errors
-    /// As above.
+    /// As above. The caller gives back the mapping.
     pub fn put(&self, new: &Expectation, now: u32) -> Result<(), Full> {
         let bucket = self.bucket(&new.key);
         for slot in bucket {
@@ -276,7 +300,7 @@ impl Expectations {
             } else if is_former {
                 self.release(slot, &read);
             } else if it.key == new.key {
-                return Err(Full);
+                return Err(Full::All);
             }
         }
         self.reserve(new)?;
@@ -285,16 +309,18 @@ impl Expectations {
         if new.key.protocol == GRE {
             self.has_calls.store(true, Ordering::Relaxed);
         }
-        if bucket.iter().any(|slot| slot.fill(new)) {
+        if let Some(at) = bucket.iter().position(|slot| slot.fill(new)) {
+            self.note_origin(self.first(&new.key) + at, new.origin);
             return Ok(());
         }
         self.live.fetch_sub(1, Ordering::Relaxed);
         self.give_back(new, STEPS);
-        Err(Full)
+        Err(Full::All)
     }
 
-    /// Ends what is over, once a tick, whichever worker asks first.
-    pub fn sweep(&self, now: u32) {
+    /// Ends what is over, once a tick, whichever worker asks first. What a registrar has bound is over, too, by other
+    /// rules than those of `epoch`; `None`: there are none.
+    pub fn sweep(&self, now: u32, epoch: Option<u16>) {
         if !self.is_any() {
             return;
         }
@@ -302,11 +328,13 @@ impl Expectations {
         let is_mine = last != now
             && self.swept.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         for slot in self.slots.iter().filter(|_| is_mine) {
-            if let Some(read) = slot.read()
-                && read.1.is_over(now)
-                && self.release(slot, &read)
-            {
-                self.counts.note_expired();
+            let Some(read) = slot.read() else { continue };
+            if read.1.is_over(now) {
+                if self.release(slot, &read) {
+                    self.counts.note_expired();
+                }
+            } else if read.1.is_of_former_rules(epoch) {
+                self.release(slot, &read);
             }
         }
     }

@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_wire::protocol::{TCP, UDP};
 
 pub use calls::{CALL, Call, Calls, End, call_key, hosts_key};
-pub use expectations::{Becomes, Control, Expectation, Expectations, Expected, ExpectedKey};
+pub use expectations::{
+    Becomes, Control, Expectation, Expectations, Expected, ExpectedKey, Origin,
+};
 pub use flows::{AlgFlow, AlgFlows, Stream};
 pub use ports::Ports;
 
@@ -107,15 +109,17 @@ pub enum Passed {
     Foreign,
     /// The checksum of its packet is wrong.
     Checksum,
-    /// There are as many expectations as there may be, or no external port is free.
+    /// There are as many expectations of a host, or of all, as there may be, or no external port is free.
     Full,
     /// Its packet has no room for the new text.
     NoRoom,
+    /// There are as many expectations between its two hosts as there may be.
+    FullPair,
 }
 
 impl Passed {
     /// All causes, ordered so that `ALL[cause as usize] == cause`.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::TooLong,
         Self::Split,
         Self::Malformed,
@@ -123,6 +127,7 @@ impl Passed {
         Self::Checksum,
         Self::Full,
         Self::NoRoom,
+        Self::FullPair,
     ];
 
     /// Its name for operators.
@@ -135,6 +140,7 @@ impl Passed {
             Self::Checksum => "bad-checksum",
             Self::Full => "full",
             Self::NoRoom => "no-room",
+            Self::FullPair => "full-pair",
         }
     }
 }

@@ -10,7 +10,7 @@ use super::spliced::SPLICED;
 use super::{Admission, Opened, Seen, Side, Uses};
 use crate::flow::alg::{
     Alg, AlgFlow, Becomes, Control, EXPECTED, Expectation, Expectations, Expected, ExpectedKey,
-    Passed, Stream,
+    Origin, Passed, Stream,
 };
 use crate::flow::flows::{Flows, Now};
 use crate::flow::profiles::profile_of;
@@ -194,7 +194,7 @@ impl Side {
             }
         }
         let expectation = self.expectation((id, direction), (alg, listener), now);
-        self.expectations().expect(&expectation, now.tick).map_err(|_| Passed::Full)
+        self.expectations().expect(&expectation, now.tick).map_err(Passed::from)
     }
 
     /// What the gateway of a flow expects of the other end if the one that sends in a direction listens.
@@ -230,6 +230,8 @@ impl Side {
             until: now.tick.wrapping_add(alg.timeout_s()),
             epoch: flow.epoch(),
             is_unanswered: false,
+            origin: Origin::default(),
+            mapping: None,
         }
     }
 
@@ -244,8 +246,12 @@ impl Side {
             let flow = self.reader.entry(of.id);
             !flow.is_live() || flow.start() != of.start
         };
-        let is_same =
-            |former: &Expectation| former.becomes == it.becomes || is_over(former.control);
+        // What a registrar has bound is another host's, whatever became of the flow by which it was bound.
+        let may_change = |former: &Expectation| {
+            is_over(former.control)
+                && (former.kind != Expected::Bound || former.hosts() == it.hosts())
+        };
+        let is_same = |former: &Expectation| former.becomes == it.becomes || may_change(former);
         let done = match all.find(&it.key, tick).filter(is_same) {
             // What a registrar has bound stays so.
             Some(former)
@@ -261,7 +267,7 @@ impl Side {
             }
             None => all.expect(it, tick),
         };
-        done.map_err(|_| Passed::Full)
+        done.map_err(Passed::from)
     }
 
     /// Creates the flow of an expected connection by its first packet. It has the admission of its control connection.
@@ -326,10 +332,6 @@ impl Side {
             Expected::Control | Expected::Bound => {
                 self.give_alg(id, &AlgFlow::beginning(it.alg, Stream::default()));
             }
-        }
-        if it.kind == Expected::Bound {
-            // There is room: it was just taken away.
-            let _ = self.expectations().put(it, now.tick);
         }
     }
 

@@ -108,7 +108,7 @@ impl Side {
                 let end = self.new_end(said, own.id)?;
                 let call = calls.add().ok_or(Passed::Full)?;
                 let it = self.call_expectation((said.of_flow, end), said.now);
-                self.expectations().expect(&it, said.now.tick).map_err(|_| Passed::Full)?;
+                self.expectations().expect(&it, said.now.tick).map_err(Passed::from)?;
                 call.set_end(direction, end);
                 end.seen
             }
@@ -152,7 +152,7 @@ impl Side {
                 let _ = self.expectations().put(&it, said.now.tick);
             }
             let it = self.call_expectation((said.of_flow, end), said.now);
-            self.expectations().expect(&it, said.now.tick).map_err(|_| Passed::Full)?;
+            self.expectations().expect(&it, said.now.tick).map_err(Passed::from)?;
             call.set_end(direction, end);
         }
         let of_own = Said::edit(Some(own), end.seen).filter(|_| end.own == own.id);

@@ -3,13 +3,13 @@
 use super::*;
 use crate::acl_stateful::await_flows;
 
-fn masquerade() -> Setup {
+pub(super) fn masquerade() -> Setup {
     let policies = vec![sip_policy(Mapping::EndpointIndependent)];
     with_nat(Setup::three_ports(), policies, Vec::new())
 }
 
 /// A registrar binds the client of host 1 for some seconds.
-fn registered(lab: &mut Lab, client_port: u16, contact_port: u16, expires: &str) {
+pub(super) fn registered(lab: &mut Lab, client_port: u16, contact_port: u16, expires: &str) {
     let (client, server, outside) =
         (IpAddr::from(host4(1)), IpAddr::from(host4(2)), IpAddr::from(our4(2)));
     let register = request("REGISTER", "sip:example.com", &format!("10.0.1.2:{contact_port}"), "");
@@ -34,7 +34,7 @@ fn invited(lab: &mut Lab, port: u16) -> Option<Parsed> {
     sent(lab, (2, "west"), (server, outside), (5060, port), &invite)
 }
 
-fn is_called(lab: &mut Lab, port: u16) -> bool {
+pub(super) fn is_called(lab: &mut Lab, port: u16) -> bool {
     let got = invited(lab, port);
     got.inspect(|it| {
         assert!(text(it).starts_with(&format!("INVITE sip:a@10.0.1.2:{port} SIP/2.0\r\n")));
@@ -44,7 +44,7 @@ fn is_called(lab: &mut Lab, port: u16) -> bool {
 }
 
 /// So long that all flows end.
-fn pass(lab: &mut Lab, seconds: u64) {
+pub(super) fn pass(lab: &mut Lab, seconds: u64) {
     lab.state().skip(Duration::from_secs(seconds));
     await_flows(lab, 0);
 }
@@ -148,7 +148,7 @@ fn what_finds_no_room_is_left_out() {
         let got = sent(&mut lab, (1, "east"), (client, server), (5060, 5060), &text_of).unwrap();
         assert_eq!(text(&got), invite(outside, 5060, port), "{at}");
         let full = [0, 1, 3][usize::from(at.max(31) - 31)];
-        assert_eq!(passed_as_it_is(&mut lab, Passed::Full), full, "{at}");
+        assert_eq!(passed_as_it_is(&mut lab, Passed::FullPair), full, "{at}");
     }
     // What the server says of the end is known.
     let ok = |end: IpAddr| answer("INVITE", &format!("{end}:5060"), "b.example", "");
@@ -173,5 +173,5 @@ fn many_calls_follow_each_other() {
         let rtp = media(&mut lab, (1, "east"), (client, server), (own, other));
         assert_eq!(rtp, pair(outside, server, (own, other)));
     }
-    assert_eq!(passed_as_it_is(&mut lab, Passed::Full), 0);
+    assert_eq!(passed_as_it_is(&mut lab, Passed::FullPair), 0);
 }

@@ -18,11 +18,6 @@ fn reaches(lab: &mut Lab, port: u16) -> bool {
     media(lab, (2, "west"), ends, (7000, port)).is_some()
 }
 
-fn expected(lab: &mut Lab) -> Option<u64> {
-    let rows = lab.state().list_limits();
-    rows.iter().find(|row| row.name == "alg-expectations").unwrap().used
-}
-
 /// A server whose client has announced nothing sends to ports of its choice.
 #[test]
 fn an_answer_lets_its_sender_reach_no_port() {

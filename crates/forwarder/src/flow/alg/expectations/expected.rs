@@ -146,6 +146,31 @@ pub struct Expectation {
     pub epoch: u16,
     /// Whether the host that listens may not exist: nobody has answered it, and anybody can have sent its packet.
     pub is_unanswered: bool,
+    /// What has announced it.
+    pub origin: Origin,
+    /// The mapping of address translation that it uses, as a flow does: what a registrar has bound keeps its external
+    /// end. The table gives it back.
+    pub mapping: Option<u32>,
+}
+
+/// What has announced an expectation of SIP. Of others, nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The [number of a text](super::Expectations::number_of): of the Call-ID; of what a registrar has bound, of its
+    /// address-of-record. 0: unknown, or several.
+    pub name: u32,
+    /// The lowest 15 bits of the number of the request (`CSeq`).
+    pub request: u16,
+}
+
+/// Bits of the number of a request.
+pub(super) const REQUEST: u16 = (1 << 15) - 1;
+
+impl Origin {
+    /// A request with this number, of a call or address-of-record.
+    pub fn new(name: u32, request: u32) -> Self {
+        Self { name, request: request as u16 & REQUEST }
+    }
 }
 
 /// The numbers of counters: of the host that listens, of the other one, and of both.
@@ -159,12 +184,7 @@ pub(super) struct Counters {
 impl Expectation {
     /// What it is counted by.
     pub(super) fn counters(&self, seed: u32) -> Counters {
-        let ExpectedKey { source, destination, .. } = self.key;
-        let (listens, other) = match self.becomes {
-            _ if self.key.is_of_sender() => (source, destination),
-            Some(it) => (it.destination.into(), source),
-            None => (destination, source),
-        };
+        let (listens, other) = self.hosts();
         // Those of SIP are counted apart.
         let seed = if self.alg == Alg::Sip { mix(!seed) } else { seed };
         let host = hash(seed, listens);
@@ -207,6 +227,22 @@ impl Expectation {
         });
         let key = ExpectedKey { source, destination, port, protocol, vrf, ..key };
         Self { key, becomes, ..*self }
+    }
+
+    /// The host that listens, or that is expected to send, as it is itself; and the other one.
+    pub fn hosts(&self) -> (u128, u128) {
+        let ExpectedKey { source, destination, .. } = self.key;
+        match self.becomes {
+            _ if self.key.is_of_sender() => (source, destination),
+            Some(it) => (it.destination.into(), source),
+            None => (destination, source),
+        }
+    }
+
+    /// Whether a registrar has bound it under older rules than those of this epoch. Another worker may know newer ones.
+    pub(super) fn is_of_former_rules(&self, epoch: Option<u16>) -> bool {
+        let is_older = |epoch: u16| epoch.wrapping_sub(self.epoch).cast_signed() > 0;
+        self.kind == Expected::Bound && epoch.is_none_or(is_older)
     }
 
     pub(super) fn is_over(&self, now: u32) -> bool {

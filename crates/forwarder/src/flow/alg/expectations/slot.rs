@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use super::{Becomes, Control, Expectation, Expected, ExpectedKey};
+use super::expected::REQUEST;
+use super::{Becomes, Control, Expectation, Expected, ExpectedKey, Origin};
 use crate::flow::alg::Alg;
 
 /// Words of a slot, without its state.
-const WORDS: usize = 19;
+const WORDS: usize = 21;
 /// Parts of the state of a slot: below them, its generation.
 const FREE: u32 = 0;
 const BUSY: u32 = 1;
@@ -16,8 +17,9 @@ const PART: u32 = 3;
 const IS_IP6: u32 = 1 << 7;
 const BECOMES: u32 = 1 << 6;
 const KIND_SHIFT: u32 = 4;
-/// A bit of the last word, above the epoch.
+/// A bit of the last word, above the epoch, and the place of the number of a request above that.
 const UNANSWERED: u32 = 1 << 16;
+const REQUEST_SHIFT: u32 = 17;
 const ALG: u8 = (1 << KIND_SHIFT) - 1;
 
 impl Expectation {
@@ -30,6 +32,8 @@ impl Expectation {
         let [a, b, c, d] = part(key.source);
         let [e, f, g, h] = part(key.destination);
         let of = |field: fn(Becomes) -> u32| it.map_or(0, field);
+        let unanswered = if self.is_unanswered { UNANSWERED } else { 0 };
+        let request = u32::from(self.origin.request & REQUEST) << REQUEST_SHIFT;
         [
             first,
             a,
@@ -49,14 +53,16 @@ impl Expectation {
             self.control.id,
             self.control.start,
             self.until,
-            u32::from(self.epoch) | if self.is_unanswered { UNANSWERED } else { 0 },
+            self.origin.name,
+            self.mapping.map_or(0, |id| id + 1),
+            u32::from(self.epoch) | unanswered | request,
         ]
     }
 
     pub(super) fn of_words(words: &[u32; WORDS]) -> Option<Self> {
         let [first, a, b, c, d, e, f, g, h, ports, source, destination, vrfs, number, rest @ ..] =
             *words;
-        let [rule, id, start, until, epoch] = rest;
+        let [rule, id, start, until, name, mapping, last] = rest;
         let whole =
             |parts: [u32; 4]| parts.into_iter().fold(0, |all, it| all << 32 | u128::from(it));
         let becomes =
@@ -77,8 +83,10 @@ impl Expectation {
             profile: (vrfs >> 16) as u8,
             control: Control { id, start },
             until,
-            epoch: epoch as u16,
-            is_unanswered: epoch & UNANSWERED != 0,
+            epoch: last as u16,
+            is_unanswered: last & UNANSWERED != 0,
+            origin: Origin::new(name, last >> REQUEST_SHIFT),
+            mapping: mapping.checked_sub(1),
         })
     }
 }

@@ -2,8 +2,12 @@
 
 use proptest::prelude::*;
 
+use stoa_tables::flow_table::Secret;
+
 use super::*;
 use crate::flow::alg::Alg;
+use crate::nat::mappings::End;
+use crate::nat::quotas::Quotas;
 
 fn key(source: u32, destination: u32, port: u16) -> ExpectedKey {
     ExpectedKey {
@@ -29,11 +33,17 @@ fn expectation(key: ExpectedKey, control: u32, until: u32) -> Expectation {
         until,
         epoch: 0,
         is_unanswered: false,
+        origin: Origin::default(),
+        mapping: None,
     }
 }
 
+fn mappings() -> Arc<Mappings> {
+    Arc::new(Mappings::new(64, Quotas::new(64, [1, 2]), &Secret([7; 64])).unwrap())
+}
+
 fn prepared() -> Expectations {
-    let all = Expectations::new(5);
+    let all = Expectations::new(5, mappings());
     assert!(all.expect(&expectation(key(1, 2, 3), 1, 9), 0).is_err(), "there is no memory yet");
     assert!(all.prepare() && !all.is_any());
     all
@@ -72,9 +82,9 @@ fn an_expectation_ends_with_its_time() {
     assert_eq!((all.find(&it.key, 60), all.take(&it.key, 60)), (None, None));
     assert!(!all.is_any());
     all.expect(&it, 0).unwrap();
-    all.sweep(59);
+    all.sweep(59, Some(0));
     assert!(all.is_any());
-    all.sweep(60);
+    all.sweep(60, Some(0));
     assert!(!all.is_any());
     assert_eq!(all.counts().sums().expired, 2);
 }
@@ -92,7 +102,7 @@ fn a_new_announcement_takes_the_place_of_the_last_one() {
     all.expect(&expectation(key(1, 2, 5001), 1, 60), 0).unwrap();
     assert_eq!((all.live(), all.find(&key(1, 2, 5000), 0)), (1, None));
     // Another control connection does not get what is expected already.
-    assert_eq!(all.expect(&expectation(key(1, 2, 5001), 2, 60), 0), Err(Full));
+    assert_eq!(all.expect(&expectation(key(1, 2, 5001), 2, 60), 0), Err(Full::All));
     assert_eq!(all.find(&key(1, 2, 5001), 0).map(|it| it.control.id), Some(1));
 }
 
@@ -107,7 +117,7 @@ fn hosts_and_pairs_of_hosts_have_limits() {
         (0..1000).filter(|at| all.expect(&expectation(key(9 + *at, 2, 5000), *at, 60), 0).is_ok());
     assert_eq!(made.count(), usize::from(OF_HOST.others));
     // What is over does not count.
-    all.sweep(60);
+    all.sweep(60, Some(0));
     all.expect(&expectation(key(1, 2, 5000), 1, 120), 60).unwrap();
     assert!(all.live() == 1);
 }
@@ -125,7 +135,7 @@ fn hosts_behind_translation_have_limits_of_their_own() {
     assert_eq!(made.count(), usize::from(OF_PAIR.others));
     let made = (0..200).filter(|at| all.expect(&of(10 + u32::from(*at), 6000 + at), 0).is_ok());
     assert_eq!(made.count(), 200);
-    all.sweep(60);
+    all.sweep(60, Some(0));
     assert_nothing_is_counted(&all);
 }
 
@@ -157,7 +167,7 @@ fn a_part_of_the_table_is_kept_for_others() {
     let made = (0..100)
         .filter(|at| all.expect(&expectation(key(*at, 5_000 + at, 20), *at, 60), 0).is_ok());
     assert!(made.count() > 80);
-    all.sweep(60);
+    all.sweep(60, Some(0));
     assert_nothing_is_counted(&all);
 }
 
@@ -215,6 +225,8 @@ fn any_expectation() -> impl Strategy<Value = Expectation> {
         until: of.4,
         epoch: of.4 as u16,
         is_unanswered: of.1 & 1 != 0,
+        origin: Origin::new(of.3, of.2),
+        mapping: of.0.checked_sub(1),
     })
 }
 
@@ -238,4 +250,88 @@ fn one_of_many_workers_gets_an_expected_connection() {
         });
         assert_eq!((taken, all.live()), (1, 0));
     }
+}
+
+#[test]
+fn the_end_of_a_call_ends_what_it_expects() {
+    let all = prepared();
+    let call = |name: &[u8], request| Origin::new(all.number_of(name), request);
+    let expect = |port, control, origin| {
+        let it = expectation(key(1, 2, port), control, 60).of(Expected::Media);
+        all.expect(&Expectation { alg: Alg::Sip, origin, ..it }, 0).unwrap();
+    };
+    let ports = || {
+        let mut ports: Vec<_> = all.listed().map(|it| it.key.port).collect();
+        ports.sort_unstable();
+        ports
+    };
+    expect(1, 7, call(b"one", 1));
+    expect(2, 7, call(b"one", 2));
+    expect(3, 7, call(b"one", 1));
+    expect(4, 8, call(b"one", 1));
+    expect(5, 7, call(b"other", 1));
+    let control = Control { id: 7, start: 0 };
+    let one = call(b"one", 1);
+    all.forget_call(control, one.name, Some(one.request));
+    assert_eq!(ports(), [2, 4, 5]);
+    all.forget_call(Control { start: 1, ..control }, one.name, None);
+    all.forget_call(control, one.name, None);
+    assert_eq!((ports(), all.live()), (vec![4, 5], 2));
+    // Its slot has what another call announces.
+    expect(2, 7, call(b"other", 1));
+    all.forget_call(control, one.name, None);
+    assert_eq!(ports(), [2, 4, 5]);
+    let numbers =
+        [&b""[..], b"a", b"b", b"ab", b"abcd", b"abcde", b"\0"].map(|it| all.number_of(it));
+    assert!(numbers.iter().all(|it| *it != 0));
+    assert_eq!(std::collections::HashSet::from(numbers).len(), numbers.len());
+}
+
+#[test]
+fn a_binding_holds_its_mapping() {
+    let mappings = mappings();
+    let all = Expectations::new(5, Arc::clone(&mappings));
+    assert!(all.prepare());
+    let mut owner = mappings.owner(0, 0).unwrap();
+    let end = |port| End { address: 1, port, protocol: 17, vrf: 0 };
+    let id = owner.create(&mappings, (end(1), end(2)), (3, None), 0).unwrap();
+    let flows = || mappings.of_internal(end(1), 3).map(|it| it.flows);
+    let it = expectation(key(1, 2, 5060), 1, 60).of(Expected::Bound);
+    let it = Expectation { mapping: Some(id), ..it };
+    all.expect(&it, 0).unwrap();
+    assert_eq!(flows(), Some(1));
+    // What it meets does not take it away.
+    assert_eq!((all.take(&it.key, 1), all.live()), (Some(it), 1));
+    // It is renewed, and the new one holds the mapping as well.
+    assert!(mappings.hold(id));
+    all.put(&it.until(90), 1).unwrap();
+    assert_eq!((flows(), all.live()), (Some(1), 1));
+    all.sweep(89, Some(0));
+    assert_eq!(flows(), Some(1));
+    all.sweep(90, Some(0));
+    assert_eq!((flows(), all.live()), (Some(0), 0));
+    // Other rules end it, but no older ones.
+    assert!(mappings.hold(id));
+    all.put(&Expectation { epoch: 5, ..it }, 1).unwrap();
+    for (tick, epoch, live) in [(2, Some(4), 1), (3, Some(5), 1), (4, Some(6), 0)] {
+        all.sweep(tick, epoch);
+        assert_eq!(all.live(), live, "{epoch:?}");
+    }
+    assert_eq!(flows(), Some(0));
+}
+
+#[test]
+fn two_hosts_without_room_are_known() {
+    let all = prepared();
+    assert_eq!(all.take_full_pair(), None);
+    for port in 0..OF_PAIR.others {
+        all.expect(&expectation(key(1, 2, port), 1, 60), 0).unwrap();
+    }
+    let more = |port| all.expect(&expectation(key(1, 2, port), 1, 60), 0);
+    assert_eq!([more(1_000), more(1_001)], [Err(Full::Pair); 2]);
+    // The first one, and no other before somebody has looked.
+    assert_eq!(all.take_full_pair().map(|it| (it.key.port, it.hosts())), Some((1_000, (2, 1))));
+    assert_eq!(all.take_full_pair(), None);
+    assert_eq!(more(1_002), Err(Full::Pair));
+    assert_eq!(all.take_full_pair().map(|it| it.key.port), Some(1_002));
 }
