@@ -225,6 +225,13 @@ impl Operator for Service {
         self.nat().await.map(Response::new)
     }
 
+    async fn show_flow_sync(
+        &self,
+        _: Request<v1::ListFlowSyncRequest>,
+    ) -> Answer<v1::ListFlowSyncReply> {
+        self.flow_sync().await
+    }
+
     async fn show_ipfix(&self, _: Request<v1::ListIpfixRequest>) -> Answer<v1::ListIpfixReply> {
         self.ipfix().await
     }

@@ -1,4 +1,4 @@
-//! What the forwarder lists, as operators see it: interfaces, and the export by IPFIX.
+//! What the forwarder lists, as operators see it: interfaces, the export by IPFIX, and flows at a partner.
 
 use stoa_api::text::by_number;
 use stoa_api::v1;
@@ -28,5 +28,14 @@ impl Service {
         }
         let listed = self.connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await;
         listed.map_err(failed)
+    }
+
+    /// Flows at a partner; nothing where there is none.
+    pub(super) async fn flow_sync(&self) -> Result<Response<v1::ListFlowSyncReply>, Status> {
+        if !self.connection.has_partner() {
+            return Ok(Response::new(v1::ListFlowSyncReply::default()));
+        }
+        let mut client = self.connection.flow_sync_client();
+        client.list_flow_sync(v1::ListFlowSyncRequest {}).await.map_err(failed)
     }
 }

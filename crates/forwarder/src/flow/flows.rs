@@ -19,6 +19,7 @@ use super::selection::{Selection, SharedSelection};
 use super::splice::Splices;
 use super::syn_cookies::SynCookies;
 use super::tracker::FlowTracker;
+use crate::flow_sync::Standby;
 use crate::ipfix::Exports;
 use crate::nat::Traffic;
 use crate::nat::mappings::Mappings;
@@ -66,6 +67,7 @@ pub struct Flows {
     limits: FlowLimits,
     nat64_hosts: Hosts,
     adoption: Adoption,
+    standby: Standby,
 }
 
 /// How many flows fit.
@@ -151,6 +153,7 @@ impl Flows {
             limits: FlowLimits::new(workers, [random(), random()]),
             nat64_hosts: Hosts::new().map_err(|_| FlowError::Capacity(HOSTS as u64))?,
             adoption: Adoption::default(),
+            standby: Standby::default(),
         })
     }
 
@@ -269,6 +272,12 @@ impl Flows {
     #[inline(always)]
     pub fn adoption(&self) -> &Adoption {
         &self.adoption
+    }
+
+    /// Flows of a partner.
+    #[inline(always)]
+    pub fn standby(&self) -> &Standby {
+        &self.standby
     }
 
     /// Lines, records, counters and addresses of both families, for whoever maps other memory in their place: see

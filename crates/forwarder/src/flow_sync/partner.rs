@@ -1,0 +1,415 @@
+//! The thread that keeps the partner up to date, and has workers keep what the partner sends.
+
+use std::cell::Cell;
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use stoa_api::v1;
+use stoa_engine::clock;
+use stoa_tables::flow_table::{ANSWERED, FlowKey, Kind};
+
+use super::connection::{Connection, End};
+use super::message::{ITEM_MIN, Item, Record, put_complete, put_names};
+use super::seal::FRAME_MAX;
+use super::settings::Settings;
+use super::socket;
+use super::standby::{Outcome, Work};
+use super::walk::{Moment, Walk};
+use crate::flow::adoption::LeftOut;
+use crate::flow::adoption::head::Names;
+use crate::flow::flows::Flows;
+use crate::flow::profiles::without_profile;
+use crate::flow::timeouts::Class;
+use crate::flow::tracker::SENT_FLAGS;
+
+/// How often it reads tables and sockets.
+const STEP: Duration = Duration::from_millis(10);
+/// How often it tries to reach a partner.
+const RETRY: Duration = Duration::from_secs(1);
+/// Bytes of items after which a frame is sealed.
+const BATCH: usize = 16 << 10;
+/// Turns of the bulk in a step.
+const BULK_TURNS: usize = 8;
+/// Room that each ring must have for the items of a frame.
+const LEAST: usize = FRAME_MAX / ITEM_MIN;
+
+/// What it does, as the contract has it.
+pub type Snapshot = v1::FlowSyncState;
+
+/// What the control thread and this one share.
+#[derive(Default)]
+struct Mailbox {
+    contents: Mutex<Contents>,
+    wakeup: Condvar,
+}
+
+#[derive(Default)]
+struct Contents {
+    settings: Option<Settings>,
+    names: Option<Box<Names>>,
+    is_ended: bool,
+    snapshot: Snapshot,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread, for the control thread. It ends when this is dropped.
+pub struct Partner {
+    mailbox: Arc<Mailbox>,
+    settings: Settings,
+}
+
+impl Partner {
+    /// Starts the thread. `names`: what numbers of this process mean.
+    ///
+    /// # Errors
+    /// The system has no thread, or no memory.
+    pub fn start(flows: &Arc<Flows>, settings: &Settings, names: Names) -> io::Result<Self> {
+        if !flows.standby().prepare([true, false].map(|it| flows.capacity(it))) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let mailbox = Arc::new(Mailbox::default());
+        let mut thread = Thread::new(flows, settings, (&mailbox, names));
+        thread.publish();
+        std::thread::Builder::new().name("flow-sync".to_owned()).spawn(move || thread.run())?;
+        Ok(Self { mailbox, settings: settings.clone() })
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Has it work by other settings.
+    pub fn follow(&mut self, settings: &Settings) {
+        self.settings = settings.clone();
+        self.mailbox.lock().settings = Some(settings.clone());
+        self.mailbox.wakeup.notify_one();
+    }
+
+    /// Numbers mean something else from now on.
+    pub fn rename(&self, names: Names) {
+        self.mailbox.lock().names = Some(Box::new(names));
+    }
+
+    /// What it has done.
+    pub fn snapshot(&self) -> Snapshot {
+        self.mailbox.lock().snapshot.clone()
+    }
+}
+
+impl Drop for Partner {
+    fn drop(&mut self) {
+        self.mailbox.lock().is_ended = true;
+        self.mailbox.wakeup.notify_one();
+    }
+}
+
+/// The thread.
+struct Thread {
+    mailbox: Arc<Mailbox>,
+    flows: Arc<Flows>,
+    settings: Settings,
+    /// What numbers mean here, and at the partner.
+    names: Box<Names>,
+    theirs: Option<Box<Names>>,
+    listener: Option<TcpListener>,
+    /// A connection whose other end has proven nothing yet.
+    pending: Option<Connection>,
+    connection: Option<Connection>,
+    tried: Option<Instant>,
+    walks: [Walk; 3],
+    /// Which walk of the bulk comes next; past the end: the bulk was sent.
+    bulk: usize,
+    state: Snapshot,
+}
+
+impl Thread {
+    fn new(flows: &Arc<Flows>, settings: &Settings, with: (&Arc<Mailbox>, Names)) -> Self {
+        Self {
+            mailbox: with.0.clone(),
+            flows: flows.clone(),
+            settings: settings.clone(),
+            names: Box::new(with.1),
+            theirs: None,
+            listener: None,
+            pending: None,
+            connection: None,
+            tried: None,
+            walks: [Kind::Ip4, Kind::TranslatedIp4, Kind::Ip6].map(Walk::new),
+            bulk: 0,
+            state: Snapshot::default(),
+        }
+    }
+
+    fn run(mut self) {
+        loop {
+            self.step();
+            let contents = self.mailbox.lock();
+            if contents.is_ended {
+                return;
+            }
+            let waited = self.mailbox.wakeup.wait_timeout(contents, STEP);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn step(&mut self) {
+        self.receive();
+        let now = Instant::now();
+        if let Err(end) = self.meet(now) {
+            self.note_end(&end);
+        }
+        self.prove(now);
+        if let Some(mut connection) = self.connection.take() {
+            match self.serve(&mut connection, now) {
+                Ok(()) => self.connection = Some(connection),
+                Err(end) => self.note_end(&end),
+            }
+        }
+        self.publish();
+    }
+
+    /// Follows what the control thread says.
+    fn receive(&mut self) {
+        let mut contents = self.mailbox.lock();
+        let (settings, names) = (contents.settings.take(), contents.names.take());
+        drop(contents);
+        if let Some(names) = names {
+            self.names = names;
+            self.send_names();
+        }
+        if let Some(settings) = settings {
+            (self.listener, self.pending, self.connection) = (None, None, None);
+            (self.settings, self.tried) = (settings, None);
+        }
+    }
+
+    fn send_names(&mut self) {
+        let mut items = Vec::new();
+        put_names(&self.names, &mut items);
+        let sent = self.connection.as_mut().map(|it| it.send(&items));
+        if let Some(Err(end)) = sent {
+            self.connection = None;
+            self.note_end(&end);
+        }
+    }
+
+    /// Begins a connection, or accepts one.
+    fn meet(&mut self, now: Instant) -> Result<(), End> {
+        let Settings { local, partner, .. } = self.settings;
+        let is_due = self.tried.is_none_or(|it| now - it >= RETRY);
+        if !self.settings.listens() {
+            if self.connection.is_none() && self.pending.is_none() && is_due {
+                self.tried = Some(now);
+                let stream = socket::begin(local, partner)?;
+                self.pending = Some(Connection::new(stream, true, &self.settings.secret, now));
+            }
+            return Ok(());
+        }
+        if self.listener.is_none() && is_due {
+            self.tried = Some(now);
+            self.listener = Some(socket::accept_at(local)?);
+        }
+        let Some(listener) = &self.listener else { return Ok(()) };
+        match listener.accept() {
+            Ok((stream, from)) if from.ip() == partner.ip() => {
+                stream.set_nonblocking(true)?;
+                // The partner has begun anew: what it began before is over.
+                self.pending = Some(Connection::new(stream, false, &self.settings.secret, now));
+            }
+            Ok((_, from)) => {
+                self.state.refused_connections += 1;
+                tracing::debug!("flow sync: {from} is not the partner");
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Lets the other end of a new connection prove that it knows the secret. Then that takes the place of the former
+    /// one.
+    fn prove(&mut self, now: Instant) {
+        let Some(mut pending) = self.pending.take() else { return };
+        let is_proven = Cell::new(false);
+        let tick = self.tick();
+        let served = pending.service((now, tick), || !is_proven.get(), |_| is_proven.set(true));
+        match served {
+            Err(end) => self.note_end(&end),
+            Ok(()) if !pending.is_proven() => self.pending = Some(pending),
+            Ok(()) => {
+                tracing::info!("flow sync: connected to the partner {}", self.settings.partner);
+                self.connection = Some(pending);
+                (self.theirs, self.bulk) = (None, 0);
+                self.walks.iter_mut().for_each(Walk::restart);
+                self.state.connections += 1;
+                (self.state.error, self.state.is_bulk_received) = (String::new(), false);
+                self.send_names();
+            }
+        }
+    }
+
+    fn tick(&self) -> u32 {
+        self.flows.now(clock::tsc()).tick
+    }
+
+    /// Takes what has come, and sends what has changed.
+    fn serve(&mut self, connection: &mut Connection, now: Instant) -> Result<(), End> {
+        let (flows, tick) = (self.flows.clone(), self.tick());
+        let has_room = || flows.standby().rings().iter().all(|(_, ring)| ring.slots() >= LEAST);
+        connection.service((now, tick), has_room, |item| self.take(item))?;
+        self.walk(connection, tick)
+    }
+
+    fn take(&mut self, item: Item) {
+        match item {
+            Item::Alive => {}
+            Item::Names(names) => self.theirs = Some(names),
+            Item::Complete => self.state.is_bulk_received = true,
+            Item::End(key) => {
+                self.state.received_ends += 1;
+                let theirs = self.theirs.as_ref();
+                if let Some(key) = theirs.and_then(|it| it.key_in(&self.names, key)) {
+                    self.hand(&key, 0, Work::End(key));
+                }
+            }
+            Item::Flow(record) => {
+                self.state.received_records += 1;
+                match self.translate(&record) {
+                    Ok(it) => self.hand(&it.flow.key, it.flow.owner, Work::Flow(it)),
+                    Err(why) => self.flows.standby().count(Outcome::Refused(why)),
+                }
+            }
+        }
+    }
+
+    /// A record in the numbers of this process, with flags that no table has otherwise.
+    fn translate(&self, record: &Record) -> Result<Record, LeftOut> {
+        let theirs = self.theirs.as_ref().ok_or(LeftOut::Vrf)?;
+        let mut flow = theirs.translate(&self.names, &record.flow)?;
+        let state = Class::ALL.get(usize::from(without_profile(flow.class)));
+        let is_replied = flow.flags & ANSWERED != 0;
+        let eviction = state.ok_or(LeftOut::Damaged)?.eviction(is_replied);
+        flow.flags = flow.flags & SENT_FLAGS & !ANSWERED | eviction.flags();
+        Ok(Record { flow, ..*record })
+    }
+
+    /// Has the worker do it that owns the flow, or will.
+    fn hand(&self, key: &FlowKey, owner: u8, work: Work) {
+        let reader = self.flows.reader(!key.is_ip6());
+        let found = reader.find(key).id().map(|id| reader.entry(id)).filter(|it| it.is_live());
+        let rings = &mut *self.flows.standby().rings();
+        let of = usize::from(found.map_or(owner, |it| it.owner()));
+        let count = rings.len().max(1);
+        let ring = rings.iter().position(|(worker, _)| *worker == of).unwrap_or(of % count);
+        let pushed = rings.get_mut(ring).map(|(_, ring)| ring.push(work));
+        if !matches!(pushed, Some(Ok(()))) {
+            self.flows.standby().count(Outcome::Refused(LeftOut::Room));
+        }
+    }
+
+    /// Sends what the partner does not know, as far as there is room.
+    fn walk(&mut self, connection: &mut Connection, tick: u32) -> Result<(), End> {
+        let timeouts = self.flows.profiles().timeouts();
+        let mut moment =
+            Moment { now: tick, age_s: self.settings.age_s, is_bulk: true, timeouts: &timeouts };
+        let (mut items, mut failed) = (Vec::with_capacity(2 * BATCH), None);
+        for _ in 0..BULK_TURNS {
+            let Some(walk) = self.walks.get_mut(self.bulk) else { break };
+            let turn = walk.turn(&self.flows, moment, room(connection, &mut failed), &mut items);
+            self.state.note(turn);
+            if turn.is_done {
+                self.bulk += 1;
+                if self.bulk == self.walks.len() {
+                    put_complete(&mut items);
+                }
+            }
+        }
+        if self.bulk >= self.walks.len() {
+            moment.is_bulk = false;
+            for walk in &mut self.walks {
+                let turn =
+                    walk.turn(&self.flows, moment, room(connection, &mut failed), &mut items);
+                self.state.note(turn);
+            }
+        }
+        if !items.is_empty() {
+            connection.send(&items)?;
+        }
+        self.state.queue_full += u64::from(!connection.has_room());
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// A connection is over, or there was none.
+    fn note_end(&mut self, end: &End) {
+        if matches!(end, End::Refused(_) | End::Malformed(_)) {
+            self.state.refused_connections += 1;
+        }
+        let error = end.to_string();
+        if self.state.error != error {
+            tracing::warn!("flow sync with the partner {}: {error}", self.settings.partner);
+            self.state.error = error;
+        }
+    }
+
+    fn publish(&mut self) {
+        let sums = self.flows.standby().sums();
+        let refused = |why: LeftOut| sums.refused[why as usize];
+        let status = match &self.connection {
+            Some(_) => v1::FlowSyncStatus::FlowSyncConnected,
+            None if self.listener.is_some() => v1::FlowSyncStatus::FlowSyncListening,
+            None => v1::FlowSyncStatus::FlowSyncConnecting,
+        };
+        let state = &mut self.state;
+        state.status = status.into();
+        state.is_bulk_sent = self.connection.is_some() && self.bulk >= self.walks.len();
+        state.is_bulk_received &= self.connection.is_some();
+        state.queued_bytes = self.connection.as_ref().map_or(0, |it| it.queued() as u64);
+        state.created_flows = sums.created;
+        state.refreshed_flows = sums.refreshed;
+        state.ignored_records = sums.ignored;
+        state.ended_flows = sums.ended;
+        state.refused_expired = refused(LeftOut::Expired);
+        state.refused_vrf = refused(LeftOut::Vrf);
+        state.refused_translation = refused(LeftOut::Translation);
+        state.refused_room = refused(LeftOut::Room);
+        state.refused_damaged = refused(LeftOut::Damaged) + refused(LeftOut::Altered);
+        self.mailbox.lock().snapshot = state.clone();
+    }
+}
+
+/// Whether there is room for one more item. Seals the items as a frame when they are many.
+fn room<'a>(
+    connection: &'a mut Connection,
+    failed: &'a mut Option<End>,
+) -> impl FnMut(&mut Vec<u8>) -> bool + 'a {
+    |items| {
+        if items.len() >= BATCH {
+            if let Err(end) = connection.send(items) {
+                *failed = Some(end);
+            }
+            items.clear();
+        }
+        failed.is_none() && connection.has_room()
+    }
+}
+
+/// Adds what a turn has done.
+trait Note {
+    fn note(&mut self, turn: super::walk::Turn);
+}
+
+impl Note for Snapshot {
+    fn note(&mut self, turn: super::walk::Turn) {
+        self.sent_records += turn.flows;
+        self.sent_ends += turn.ends;
+        self.left_out_flows += turn.left_out;
+    }
+}
