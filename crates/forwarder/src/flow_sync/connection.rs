@@ -29,6 +29,9 @@ pub enum End {
     /// The partner has closed it.
     #[error("the partner has closed the connection")]
     Closed,
+    /// The partner has closed it before it has proven that it knows the secret.
+    #[error("the partner has refused the connection: compare the secrets of both")]
+    Refuses,
     /// The partner has another secret or version.
     #[error("{0}")]
     Refused(#[from] Refusal),
@@ -179,13 +182,22 @@ impl Connection {
         let read = (&self.stream).read(room);
         self.incoming.truncate(before + *read.as_ref().unwrap_or(&0));
         match read {
-            Ok(0) => Err(End::Closed),
+            Ok(0) => Err(self.closed()),
             Ok(_) => {
                 self.received = now;
                 Ok(true)
             }
             Err(error) if socket::is_busy(&error) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(self.closed()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The other end has closed it.
+    fn closed(&self) -> End {
+        match self.phase {
+            Phase::Open { is_proven: false, .. } => End::Refuses,
+            _ => End::Closed,
         }
     }
 

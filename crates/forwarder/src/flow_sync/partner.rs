@@ -349,7 +349,7 @@ impl Thread {
 
     /// A connection is over, or there was none.
     fn note_end(&mut self, end: &End) {
-        if matches!(end, End::Refused(_) | End::Malformed(_)) {
+        if matches!(end, End::Refused(_) | End::Refuses | End::Malformed(_)) {
             self.state.refused_connections += 1;
         }
         let error = end.to_string();
