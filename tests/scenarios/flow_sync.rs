@@ -296,7 +296,7 @@ fn a_download_and_an_idle_connection_survive_a_fail_over() -> Result<()> {
     connections.finish()?;
     assert_eq!(external(lab.router(0))?, before);
     let metrics = lab.router(0).call(&["show", "metrics"])?.stdout;
-    assert!(metrics.contains("stoa_flow_sync_created_flows_total 2"), "{metrics}");
+    assert!(metrics.contains("stoa_flow_sync_created_flows_total{} 2"), "{metrics}");
     Ok(())
 }
 
