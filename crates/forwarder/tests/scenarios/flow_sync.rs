@@ -229,8 +229,8 @@ fn sum(it: &Snapshot) -> u64 {
 fn a_lying_partner_keeps_nobody_from_anything() {
     let (mut liar, mut lab) = Liar::of(open_gate());
     for number in 0..3_000 {
-        let at = |which| word(number, 20 + which);
-        let host = |which| Ipv4Addr::from_bits(at(which));
+        let at = |which: u32| word(number, 20 + which);
+        let host = |which: u32| Ipv4Addr::from_bits(at(which));
         let protocol = if number % 2 == 0 { protocol::TCP } else { at(0) as u8 };
         let key = key4((host(1), at(2) as u16), (host(3), at(4) as u16), protocol);
         let reply = key4((host(3), at(4) as u16), (host(5), at(6) as u16), protocol);

@@ -59,7 +59,7 @@ fn what_was_applied_is_in_force() {
 #[test]
 fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
     type Lose = fn(&mut ForwarderState);
-    let cases: [(Kind, &str, Lose); 30] = [
+    let cases: [(Kind, &str, Lose); 31] = [
         (Kind::Workers, "workers", |state| {
             state.worker_pool.workers[0].set_polling(Polling::Always);
         }),
