@@ -280,8 +280,7 @@ impl Flows {
         &self.standby
     }
 
-    /// Lines, records, counters and addresses of both families, for whoever maps other memory in their place: see
-    /// [`FlowReader::leak_arrays`](stoa_tables::flow_table::FlowReader::leak_arrays).
+    /// The arrays of both families: see [`FlowReader::leak_arrays`](stoa_tables::flow_table::FlowReader::leak_arrays).
     pub fn leak_arrays(&self) -> Vec<&[AtomicU32]> {
         let tables = [&self.four, &self.six];
         tables.iter().flat_map(|family| family.reader.leak_arrays()).collect()

@@ -1,5 +1,5 @@
-//! A connection to the partner: the handshake, frames in both directions, a bounded queue, and when it is over. It never
-//! waits.
+//! A connection to the partner: the handshake, frames in both directions, a bounded queue, and when it is over. It
+//! never waits.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -106,7 +106,8 @@ impl Connection {
         self.outgoing.len() - self.sent
     }
 
-    /// Puts items into the queue as one frame, whether that has room or not. Nothing happens before both ends have keys.
+    /// Puts items into the queue as one frame, whether that has room or not. Nothing happens before both ends have
+    /// keys.
     ///
     /// # Errors
     /// A frame cannot be sealed.

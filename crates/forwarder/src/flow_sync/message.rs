@@ -6,15 +6,15 @@
 //! 2  complete  the bulk was sent
 //! 3  end       key
 //! 4  flow      key, 1 or 0: whether a key of the replies follows, and what it uses;
-//!              class, flags, zone, owner, standby (1 each), seconds since the first and since the last packet (4 each),
+//!              class, flags, zone, owner, standby (1 each), seconds since the first and the last packet (4 each),
 //!              state of TCP (24), or of other protocols (4)
 //!
 //! key          4 or 6, protocol, VRF (2), ports (2 each), addresses (4 or 16 each)
 //! uses         number of the policy or mapping (4), bits (1)
 //! ```
 //!
-//! The first frame of each end has one item, alive: it proves that the end knows the secret. Integers are big-endian. A flow of TCP takes 55 bytes, translated 76, IPv6 79. Counters are not sent: each router
-//! counts what it has forwarded.
+//! The first frame of each end has one item, alive: it proves that the end knows the secret. Integers are big-endian. A
+//! flow of TCP takes 55 bytes, translated 76, IPv6 79. Counters are not sent: each router counts what it has forwarded.
 
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{FlowKey, FormerFlow, Past, TCP_WORDS, Tuple};

@@ -127,6 +127,8 @@ struct Thread {
     walks: [Walk; 3],
     /// Which walk of the bulk comes next; past the end: the bulk was sent.
     bulk: usize,
+    /// Whether the queue was full a step ago.
+    was_full: bool,
     state: Snapshot,
 }
 
@@ -144,6 +146,7 @@ impl Thread {
             tried: None,
             walks: [Kind::Ip4, Kind::TranslatedIp4, Kind::Ip6].map(Walk::new),
             bulk: 0,
+            was_full: false,
             state: Snapshot::default(),
         }
     }
@@ -324,7 +327,7 @@ impl Thread {
         for _ in 0..BULK_TURNS {
             let Some(walk) = self.walks.get_mut(self.bulk) else { break };
             let turn = walk.turn(&self.flows, moment, room(connection, &mut failed), &mut items);
-            self.state.note(turn);
+            turn.add_to(&mut self.state);
             if turn.is_done {
                 self.bulk += 1;
                 if self.bulk == self.walks.len() {
@@ -337,13 +340,15 @@ impl Thread {
             for walk in &mut self.walks {
                 let turn =
                     walk.turn(&self.flows, moment, room(connection, &mut failed), &mut items);
-                self.state.note(turn);
+                turn.add_to(&mut self.state);
             }
         }
         if !items.is_empty() {
             connection.send(&items)?;
         }
-        self.state.queue_full += u64::from(!connection.has_room());
+        let is_full = !connection.has_room();
+        self.state.queue_full += u64::from(is_full && !self.was_full);
+        self.was_full = is_full;
         failed.map_or(Ok(()), Err)
     }
 
@@ -361,26 +366,18 @@ impl Thread {
 
     fn publish(&mut self) {
         let sums = self.flows.standby().sums();
-        let refused = |why: LeftOut| sums.refused[why as usize];
         let status = match &self.connection {
             Some(_) => v1::FlowSyncStatus::FlowSyncConnected,
             None if self.listener.is_some() => v1::FlowSyncStatus::FlowSyncListening,
             None => v1::FlowSyncStatus::FlowSyncConnecting,
         };
+        let is_connected = self.connection.is_some();
         let state = &mut self.state;
         state.status = status.into();
-        state.is_bulk_sent = self.connection.is_some() && self.bulk >= self.walks.len();
-        state.is_bulk_received &= self.connection.is_some();
+        state.is_bulk_sent = is_connected && self.bulk >= self.walks.len();
+        state.is_bulk_received &= is_connected;
         state.queued_bytes = self.connection.as_ref().map_or(0, |it| it.queued() as u64);
-        state.created_flows = sums.created;
-        state.refreshed_flows = sums.refreshed;
-        state.ignored_records = sums.ignored;
-        state.ended_flows = sums.ended;
-        state.refused_expired = refused(LeftOut::Expired);
-        state.refused_vrf = refused(LeftOut::Vrf);
-        state.refused_translation = refused(LeftOut::Translation);
-        state.refused_room = refused(LeftOut::Room);
-        state.refused_damaged = refused(LeftOut::Damaged) + refused(LeftOut::Altered);
+        sums.add_to(state);
         self.mailbox.lock().snapshot = state.clone();
     }
 }
@@ -398,18 +395,5 @@ fn room<'a>(
             items.clear();
         }
         failed.is_none() && connection.has_room()
-    }
-}
-
-/// Adds what a turn has done.
-trait Note {
-    fn note(&mut self, turn: super::walk::Turn);
-}
-
-impl Note for Snapshot {
-    fn note(&mut self, turn: super::walk::Turn) {
-        self.sent_records += turn.flows;
-        self.sent_ends += turn.ends;
-        self.left_out_flows += turn.left_out;
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use stoa_api::v1;
 use stoa_tables::flow_table::{FlowEntry, FlowKey};
 
 use super::message::Record;
@@ -63,6 +64,22 @@ pub struct Sums {
     pub refused: [u64; LeftOut::ALL.len()],
 }
 
+impl Sums {
+    /// Sets them in the state.
+    pub fn add_to(&self, state: &mut v1::FlowSyncState) {
+        let refused = |why: LeftOut| self.refused.get(why as usize).copied().unwrap_or(0);
+        state.created_flows = self.created;
+        state.refreshed_flows = self.refreshed;
+        state.ignored_records = self.ignored;
+        state.ended_flows = self.ended;
+        state.refused_expired = refused(LeftOut::Expired);
+        state.refused_vrf = refused(LeftOut::Vrf);
+        state.refused_translation = refused(LeftOut::Translation);
+        state.refused_room = refused(LeftOut::Room);
+        state.refused_damaged = refused(LeftOut::Damaged) + refused(LeftOut::Altered);
+    }
+}
+
 /// What workers and the thread of the partner share.
 #[derive(Default)]
 pub struct Standby {
@@ -101,8 +118,8 @@ impl Standby {
         words == Some([!flow.start(), flow.seen()])
     }
 
-    /// A record gives a flow these ticks. In front of these changes: who reads them in between takes the flow for one of
-    /// the partner, which it is.
+    /// A record gives a flow these ticks. Called in front of these changes: whoever reads them in between takes the flow
+    /// for one of the partner, which it is.
     pub fn note(&self, (is_ip4, id): (bool, u32), (start, seen): (u32, u32)) {
         self.words[usize::from(!is_ip4)].store(id, [!start, seen]);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use stoa_api::v1;
 use stoa_tables::flow_table::{
     ANSWERED, ASSURED, Direction, FlowEntry, FlowKey, FormerFlow, Kind, Past, Tuple,
 };
@@ -28,6 +29,8 @@ const REFRESH_BYTES: u32 = 64 << 20;
 #[derive(Clone, Copy, Default)]
 struct Sent {
     is_sent: bool,
+    /// It is one of the partner by now: when it ends here, it may go on there.
+    is_standby: bool,
     start: u32,
     seen: u32,
     /// When it was sent.
@@ -49,6 +52,15 @@ pub struct Turn {
     pub left_out: u64,
     /// Whether a walk over all flows has ended.
     pub is_done: bool,
+}
+
+impl Turn {
+    /// Adds it to the state.
+    pub fn add_to(self, state: &mut v1::FlowSyncState) {
+        state.sent_records += self.flows;
+        state.sent_ends += self.ends;
+        state.left_out_flows += self.left_out;
+    }
 }
 
 /// Where a turn is, and by what it decides.
@@ -176,7 +188,10 @@ impl Walk {
         if sent.is_sent && sent.start != flow.start() {
             self.end(flows, at, (turn, to));
         }
-        let Some(is_standby) = self.due(flows, &flow, at, moment) else { return };
+        if let Some(sent) = self.sent.get_mut(at as usize) {
+            sent.is_standby = flows.standby().is_standby(&flow);
+        }
+        let Some(is_standby) = self.due(&flow, at, moment) else { return };
         let Some(copy) = copy(&flow) else { return };
         if flow.flags() & SPLICED != 0 || is_crossed(&copy) {
             turn.left_out += u64::from(moment.is_bulk);
@@ -187,6 +202,7 @@ impl Walk {
         let Past { start, seen, .. } = copy.past;
         let sent = Sent {
             is_sent: true,
+            is_standby,
             start,
             seen,
             at: moment.now,
@@ -198,20 +214,14 @@ impl Walk {
     }
 
     /// Whether a live flow is to be sent, and if so, whether it is standby.
-    fn due(
-        &self,
-        flows: &Flows,
-        flow: &FlowEntry<'_>,
-        at: u32,
-        moment: Moment<'_>,
-    ) -> Option<bool> {
+    fn due(&self, flow: &FlowEntry<'_>, at: u32, moment: Moment<'_>) -> Option<bool> {
         let sent = self.sent.get(at as usize).filter(|it| it.is_sent && it.start == flow.start());
         let (class, seen) = (flow.class(), flow.seen());
         let is_new = sent.is_none();
         if is_new && (ticks(flow.start(), moment.now) < moment.age_s || !is_lasting(class)) {
             return None;
         }
-        if flows.standby().is_standby(flow) {
+        if self.sent.get(at as usize).is_some_and(|it| it.is_standby) {
             return (is_new && moment.is_bulk).then_some(true);
         }
         let Some(sent) = sent else { return Some(false) };
@@ -228,8 +238,10 @@ impl Walk {
     /// A flow that was sent has ended.
     fn end(&mut self, flows: &Flows, at: u32, (turn, to): (&mut Turn, &mut Vec<u8>)) {
         let key = self.key(at);
-        if let Some(sent) = self.sent.get_mut(at as usize) {
-            sent.is_sent = false;
+        let Some(sent) = self.sent.get_mut(at as usize) else { return };
+        sent.is_sent = false;
+        if sent.is_standby {
+            return;
         }
         // Another flow may have its key by now.
         let reader = flows.reader(self.is_ip4());

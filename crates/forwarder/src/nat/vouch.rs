@@ -1,5 +1,5 @@
-//! Whether a translation that a partner reports ([`crate::flow_sync`]) is one that this configuration makes: it must not
-//! have a packet leave with another source, nor reach a host that nobody outside may reach.
+//! Whether a translation that a partner reports ([`crate::flow_sync`]) is one that this configuration makes: it must
+//! not have a packet leave with another source, nor reach a host that nobody outside may reach.
 
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{FlowKey, FormerFlow, Tuple};
@@ -63,17 +63,17 @@ impl Policy {
 }
 
 impl Static {
-    fn can_have_made(&self, number: u32, ends: &Ends, (leads_to, by): (StaticEnd, bool)) -> bool {
-        let is_end = |it: &StaticEnd| {
-            let port = it.port.unwrap_or(ends.external.1);
-            (it.address, port) == ends.internal
+    /// `leads_to`: where the external end leads.
+    fn can_have_made(&self, number: u32, ends: &Ends, leads_to: StaticEnd) -> bool {
+        let end = match &*self.backends {
+            [] => Some(leads_to).filter(|_| self.number == number),
+            all => {
+                let found = all.iter().find(|it| it.number == number);
+                found.map(|it| self.of_backend(it, leads_to))
+            }
         };
-        let is_one = if by { self.number == number } else { self.has_backend(number) };
-        self.remote.is_none() && is_one && self.ends(leads_to).iter().any(is_end)
-    }
-
-    fn has_backend(&self, number: u32) -> bool {
-        self.backends.iter().any(|it| it.number == number)
+        let is_end = |it: StaticEnd| (it.address, it.port.unwrap_or(ends.external.1));
+        self.remote.is_none() && end.map(is_end) == Some(ends.internal)
     }
 }
 
@@ -94,10 +94,9 @@ impl Nat {
         let Some((mapping, leads_to)) = self.statics.of_external(ends.vrf, end) else {
             return false;
         };
-        let by = mapping.backends.is_empty();
         uses.mapping.is_none()
             && uses.block.is_none()
-            && mapping.can_have_made(uses.number, &ends, (leads_to, by))
+            && mapping.can_have_made(uses.number, &ends, leads_to)
     }
 }
 

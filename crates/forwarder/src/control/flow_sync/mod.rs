@@ -1,5 +1,5 @@
-//! Flows at a partner: starts, changes and ends the thread that speaks with it ([`crate::flow_sync`]), and reports what it
-//! does.
+//! Flows at a partner: starts, changes and ends the thread that speaks with it ([`crate::flow_sync`]), and reports what
+//! it does.
 
 mod service;
 

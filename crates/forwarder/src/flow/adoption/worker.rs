@@ -43,8 +43,8 @@ pub fn adopt(
     }
 }
 
-/// Creates a flow that another process had, in the numbers and ticks of this one, with what it uses; its id. `epoch`: of
-/// rules that are in force no longer.
+/// Creates a flow that another process had, in the numbers and ticks of this one, with what it uses; its id. `epoch`:
+/// of rules that are in force no longer.
 ///
 /// # Errors
 /// Why it is left out.

@@ -2,9 +2,9 @@
 
 use stoa_tables::flow_table::{ANSWERED, FlowKey, Match};
 
+use super::Side;
 use super::spliced::SPLICED;
 use super::verdict::DECIDED;
-use super::{SUSPENDED, Side};
 use crate::flow::adoption::LeftOut;
 use crate::flow::flows::Now;
 use crate::flow::profiles::without_profile;
@@ -19,6 +19,11 @@ pub const SENT_FLAGS: u8 = DECIDED | ANSWERED;
 
 /// The part of a table that is left to flows of this router.
 const LEFT_PART: u32 = 16;
+
+/// Whether a flow of this router has no packets now.
+fn is_idle(seen: u32, now: Now) -> bool {
+    now.tick.wrapping_sub(seen).cast_signed() >= IDLE_S as i32
+}
 
 impl Side {
     /// Whether the partner may have one more flow here: it must not keep this router from creating flows.
@@ -38,10 +43,9 @@ impl Side {
         let (flow, from) = (self.owner.entry(id), &record.flow);
         let (start, class, flags) = (flow.start(), flow.class(), flow.flags());
         let is_standby = self.flows.standby().is_standby(&flow);
-        let idle = now.tick.wrapping_sub(flow.seen()).cast_signed();
+        let has_packets = !is_standby && !is_idle(flow.seen(), now);
         let is_later = from.past.seen.wrapping_sub(flow.seen()).cast_signed() > 1;
-        if !is_standby && (idle < IDLE_S as i32 || !is_later || flags & (SPLICED | SUSPENDED) != 0)
-        {
+        if has_packets || !is_standby && (!is_later || flags & SPLICED != 0) {
             return Outcome::Ignored;
         }
         let reply = flow.reply_key();
@@ -78,11 +82,12 @@ impl Side {
         Outcome::Refreshed
     }
 
-    /// A flow of the partner has ended: one that is still its own here goes, too.
-    pub fn end_standby(&mut self, key: &FlowKey) -> Outcome {
+    /// A flow of the partner has ended: one that has no packets here goes, too.
+    pub fn end_standby(&mut self, key: &FlowKey, now: Now) -> Outcome {
         let found = self.find(key).filter(|found| self.owns(*found));
         let Some(id) = found.and_then(Match::id) else { return Outcome::Ignored };
-        if !self.flows.standby().is_standby(&self.reader.entry(id)) {
+        let flow = self.reader.entry(id);
+        if !self.flows.standby().is_standby(&flow) && !is_idle(flow.seen(), now) {
             return Outcome::Ignored;
         }
         self.remove(id);

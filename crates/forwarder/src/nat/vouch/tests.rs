@@ -1,3 +1,5 @@
+//! What policies and mappings can have made.
+
 use std::sync::Arc;
 
 use stoa_tables::flow_hash::Flow;
