@@ -15,6 +15,8 @@ use crate::flow_adoption::{IDLE, SERVER, external, wait_growth};
 use crate::nat44::{EXTERNAL, POOL, PORT, nat};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// When TCP has sent again for the fifth time, on a busy machine: VRRP takes 0.7 seconds of it.
+const RETRANSMISSION: Duration = Duration::from_secs(7);
 const GATEWAYS: [&str; 2] = ["198.18.1.254", "198.18.2.254"];
 const SERVER_ADDRESS: &str = "198.18.2.20";
 const SECRET: &str = "0123456789abcdef-lab";
@@ -278,7 +280,7 @@ fn a_download_and_an_idle_connection_survive_a_fail_over() -> Result<()> {
     let gap = connections.wait_growth_since(killed)?;
     println!("the download goes on {} ms after kill -9", gap.as_millis());
     lab.wait_for(1, "master")?;
-    assert!(gap < Duration::from_secs(3), "{gap:?}");
+    assert!(gap < RETRANSMISSION, "{gap:?}");
     assert_eq!(external(lab.router(1))?, before);
 
     // It comes back without flows, gets them, and takes over when a link of the second one fails.
@@ -292,7 +294,7 @@ fn a_download_and_an_idle_connection_survive_a_fail_over() -> Result<()> {
     let gap = connections.wait_growth_since(failed)?;
     println!("the download goes on {} ms after a link failed", gap.as_millis());
     lab.wait_for(0, "master")?;
-    assert!(gap < Duration::from_secs(3), "{gap:?}");
+    assert!(gap < RETRANSMISSION, "{gap:?}");
     connections.finish()?;
     assert_eq!(external(lab.router(0))?, before);
     let metrics = lab.router(0).call(&["show", "metrics"])?.stdout;
