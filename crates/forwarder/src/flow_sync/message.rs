@@ -37,7 +37,6 @@ const SECONDS_MAX: u32 = 1 << 30;
 
 /// What the partner sends.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "it is read and used at once")]
 pub enum Item {
     /// It is there.
     Alive,

@@ -312,8 +312,8 @@ impl Thread {
         let of = usize::from(found.map_or(owner, |it| it.owner()));
         let count = rings.len().max(1);
         let ring = rings.iter().position(|(worker, _)| *worker == of).unwrap_or(of % count);
-        let pushed = rings.get_mut(ring).map(|(_, ring)| ring.push(work));
-        if !matches!(pushed, Some(Ok(()))) {
+        let is_there = rings.get_mut(ring).is_some_and(|(_, ring)| ring.push(work).is_ok());
+        if !is_there {
             self.flows.standby().count(Outcome::Refused(LeftOut::Room));
         }
     }

@@ -15,7 +15,6 @@ pub const ROOM: usize = 4_096;
 
 /// What a worker is to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "it is read and used at once")]
 pub enum Work {
     /// Have this flow, in the numbers and ticks of this process.
     Flow(Record),
