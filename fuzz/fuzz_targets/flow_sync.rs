@@ -13,7 +13,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for item in &items {
         match item {
             Item::Alive => put_alive(&mut written),
-            Item::Names(names) => put_names(names, &mut written),
+            Item::Names(process, names) => put_names(*process, names, &mut written),
             Item::Complete => put_complete(&mut written),
             Item::End(key) => put_end(key, &mut written),
             Item::Flow(record) => put_flow(record, NOW, &mut written),

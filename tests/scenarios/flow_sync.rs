@@ -1,5 +1,5 @@
-//! Two routers share their virtual addresses by VRRP, and their flows: connections through NAT44 and zones go on when the
-//! one that forwards them fails, with the same external addresses and ports.
+//! Two routers share their virtual addresses by VRRP, and their flows: connections through NAT44 and zones go on when
+//! the one that forwards them fails, with the same external addresses and ports.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Flows at a partner, another router that takes over by VRRP: settings, what a commit warns about, state and metrics. The
-//! forwarder speaks with the partner.
+//! Flows at a partner, another router that takes over by VRRP: settings, what a commit warns about, state and metrics.
+//! The forwarder speaks with the partner.
 
 mod capability;
 mod state;

@@ -26,7 +26,7 @@ pub fn apply(
     for _ in 0..TURN {
         let Ok(work) = tracker.intake().0.pop() else { return false };
         let outcome = match work {
-            Work::End(key) => tracker.of(!key.is_ip6()).end_standby(&key, now),
+            Work::End(key) => tracker.of(!key.is_ip6()).end_standby(&key),
             Work::Flow(record) => match policy {
                 // IPv6 flows are those of rules alone.
                 Some(it) if it.is_stateful || !record.flow.key.is_ip6() => {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0  alive
-//! 1  names     hashes of VRFs, zones and profiles by their numbers: for all records that follow
+//! 1  names     the process that sends (8); hashes of VRFs, zones and profiles by their numbers: for all records that follow
 //! 2  complete  the bulk was sent
 //! 3  end       key
 //! 4  flow      key, 1 or 0: whether a key of the replies follows, and what it uses;
@@ -40,8 +40,8 @@ const SECONDS_MAX: u32 = 1 << 30;
 pub enum Item {
     /// It is there.
     Alive,
-    /// What its numbers mean.
-    Names(Box<Names>),
+    /// Which process sends, and what its numbers mean.
+    Names(u64, Box<Names>),
     /// The bulk was sent.
     Complete,
     /// A flow has ended.
@@ -77,9 +77,10 @@ pub fn put_complete(to: &mut Vec<u8>) {
     to.push(COMPLETE);
 }
 
-/// Appends what numbers mean.
-pub fn put_names(names: &Names, to: &mut Vec<u8>) {
+/// Appends which process sends, by a random number, and what its numbers mean.
+pub fn put_names(process: u64, names: &Names, to: &mut Vec<u8>) {
     to.push(NAMES);
+    to.extend_from_slice(&process.to_be_bytes());
     names.words().for_each(|word| to.extend_from_slice(&word.to_be_bytes()));
 }
 
@@ -234,11 +235,12 @@ impl Bytes<'_> {
         Ok(match self.byte()? {
             ALIVE => Item::Alive,
             NAMES => {
+                let process = self.take().map(u64::from_be_bytes)?;
                 let mut names = Box::<Names>::default();
                 for word in names.words_mut() {
                     *word = self.take().map(u64::from_be_bytes)?;
                 }
-                Item::Names(names)
+                Item::Names(process, names)
             }
             COMPLETE => Item::Complete,
             END => Item::End(self.key()?),
@@ -318,7 +320,7 @@ mod tests {
             let mut names = Box::<Names>::default();
             names.words_mut().zip(words).for_each(|(to, word)| *to = word);
             let mut bytes = Vec::new();
-            put_names(&names, &mut bytes);
+            put_names(u64::from(now), &names, &mut bytes);
             put_flow(&record, 9, &mut bytes);
             put_alive(&mut bytes);
             put_end(&end, &mut bytes);
@@ -326,7 +328,7 @@ mod tests {
             let mut items = Vec::new();
             prop_assert_eq!(read(&bytes, now, |it| items.push(it)), Ok(()));
             let expected =
-                [Item::Names(names), Item::Flow(moved), Item::Alive, Item::End(end), Item::Complete];
+                [Item::Names(now.into(), names), Item::Flow(moved), Item::Alive, Item::End(end), Item::Complete];
             prop_assert_eq!(&items[..], &expected[..]);
             // Half an item is none.
             let mut one = Vec::new();

@@ -1,5 +1,7 @@
 //! The thread that keeps the partner up to date, and has workers keep what the partner sends.
 
+mod receive;
+
 use std::cell::Cell;
 use std::io;
 use std::net::TcpListener;
@@ -8,21 +10,16 @@ use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 use stoa_engine::clock;
-use stoa_tables::flow_table::{ANSWERED, FlowKey, Kind};
+use stoa_tables::flow_table::Kind;
 
 use super::connection::{Connection, End};
-use super::message::{ITEM_MIN, Item, Record, put_complete, put_names};
+use super::message::{ITEM_MIN, put_complete, put_names};
 use super::seal::FRAME_MAX;
 use super::settings::Settings;
 use super::socket;
-use super::standby::{Outcome, Work};
 use super::walk::{Moment, Walk};
-use crate::flow::adoption::LeftOut;
 use crate::flow::adoption::head::Names;
-use crate::flow::flows::Flows;
-use crate::flow::profiles::without_profile;
-use crate::flow::timeouts::Class;
-use crate::flow::tracker::SENT_FLAGS;
+use crate::flow::flows::{Flows, random};
 
 /// How often it reads tables and sockets.
 const STEP: Duration = Duration::from_millis(10);
@@ -119,6 +116,11 @@ struct Thread {
     /// What numbers mean here, and at the partner.
     names: Box<Names>,
     theirs: Option<Box<Names>>,
+    /// Which process this is, and which one the partner was last; whether that is another one than it was before this
+    /// connection.
+    process: u64,
+    their_process: Option<u64>,
+    has_restarted: bool,
     listener: Option<TcpListener>,
     /// A connection whose other end has proven nothing yet.
     pending: Option<Connection>,
@@ -140,6 +142,9 @@ impl Thread {
             settings: settings.clone(),
             names: Box::new(with.1),
             theirs: None,
+            process: random::<1>()[0],
+            their_process: None,
+            has_restarted: false,
             listener: None,
             pending: None,
             connection: None,
@@ -196,7 +201,7 @@ impl Thread {
 
     fn send_names(&mut self) {
         let mut items = Vec::new();
-        put_names(&self.names, &mut items);
+        put_names(self.process, &self.names, &mut items);
         let sent = self.connection.as_mut().map(|it| it.send(&items));
         if let Some(Err(end)) = sent {
             self.connection = None;
@@ -250,7 +255,7 @@ impl Thread {
             Ok(()) => {
                 tracing::info!("flow sync: connected to the partner {}", self.settings.partner);
                 self.connection = Some(pending);
-                (self.theirs, self.bulk) = (None, 0);
+                (self.theirs, self.bulk, self.has_restarted) = (None, 0, false);
                 self.walks.iter_mut().for_each(Walk::restart);
                 self.state.connections += 1;
                 (self.state.error, self.state.is_bulk_received) = (String::new(), false);
@@ -271,58 +276,19 @@ impl Thread {
         self.walk(connection, tick)
     }
 
-    fn take(&mut self, item: Item) {
-        match item {
-            Item::Alive => {}
-            Item::Names(names) => self.theirs = Some(names),
-            Item::Complete => self.state.is_bulk_received = true,
-            Item::End(key) => {
-                self.state.received_ends += 1;
-                let theirs = self.theirs.as_ref();
-                if let Some(key) = theirs.and_then(|it| it.key_in(&self.names, key)) {
-                    self.hand(&key, 0, Work::End(key));
-                }
-            }
-            Item::Flow(record) => {
-                self.state.received_records += 1;
-                match self.translate(&record) {
-                    Ok(it) => self.hand(&it.flow.key, it.flow.owner, Work::Flow(it)),
-                    Err(why) => self.flows.standby().count(Outcome::Refused(why)),
-                }
-            }
-        }
-    }
-
-    /// A record in the numbers of this process, with flags that no table has otherwise.
-    fn translate(&self, record: &Record) -> Result<Record, LeftOut> {
-        let theirs = self.theirs.as_ref().ok_or(LeftOut::Vrf)?;
-        let mut flow = theirs.translate(&self.names, &record.flow)?;
-        let state = Class::ALL.get(usize::from(without_profile(flow.class)));
-        let is_replied = flow.flags & ANSWERED != 0;
-        let eviction = state.ok_or(LeftOut::Damaged)?.eviction(is_replied);
-        flow.flags = flow.flags & SENT_FLAGS & !ANSWERED | eviction.flags();
-        Ok(Record { flow, ..*record })
-    }
-
-    /// Has the worker do it that owns the flow, or will.
-    fn hand(&self, key: &FlowKey, owner: u8, work: Work) {
-        let reader = self.flows.reader(!key.is_ip6());
-        let found = reader.find(key).id().map(|id| reader.entry(id)).filter(|it| it.is_live());
-        let rings = &mut *self.flows.standby().rings();
-        let of = usize::from(found.map_or(owner, |it| it.owner()));
-        let count = rings.len().max(1);
-        let ring = rings.iter().position(|(worker, _)| *worker == of).unwrap_or(of % count);
-        let is_there = rings.get_mut(ring).is_some_and(|(_, ring)| ring.push(work).is_ok());
-        if !is_there {
-            self.flows.standby().count(Outcome::Refused(LeftOut::Room));
-        }
-    }
-
     /// Sends what the partner does not know, as far as there is room.
     fn walk(&mut self, connection: &mut Connection, tick: u32) -> Result<(), End> {
+        if self.theirs.is_none() {
+            return Ok(());
+        }
         let timeouts = self.flows.profiles().timeouts();
-        let mut moment =
-            Moment { now: tick, age_s: self.settings.age_s, is_bulk: true, timeouts: &timeouts };
+        let mut moment = Moment {
+            now: tick,
+            age_s: self.settings.age_s,
+            is_bulk: true,
+            has_standby: self.has_restarted,
+            timeouts: &timeouts,
+        };
         let (mut items, mut failed) = (Vec::with_capacity(2 * BATCH), None);
         for _ in 0..BULK_TURNS {
             let Some(walk) = self.walks.get_mut(self.bulk) else { break };

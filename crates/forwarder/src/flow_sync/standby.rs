@@ -10,8 +10,8 @@ use super::message::Record;
 use crate::flow::adoption::LeftOut;
 use crate::flow::flow_words::FlowWords;
 
-/// Records that wait for a worker. Memory that was never used takes no room.
-pub const ROOM: usize = 4_096;
+/// Records that wait for a worker: an idle one looks ten times a second. Memory that was never used takes no room.
+pub const ROOM: usize = 16_384;
 
 /// What a worker is to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -117,8 +117,8 @@ impl Standby {
         words == Some([!flow.start(), flow.seen()])
     }
 
-    /// A record gives a flow these ticks. Called in front of these changes: whoever reads them in between takes the flow
-    /// for one of the partner, which it is.
+    /// A record gives a flow these ticks. Called in front of these changes: whoever reads them in between takes the
+    /// flow for one of the partner, which it is.
     pub fn note(&self, (is_ip4, id): (bool, u32), (start, seen): (u32, u32)) {
         self.words[usize::from(!is_ip4)].store(id, [!start, seen]);
     }

@@ -70,8 +70,11 @@ pub struct Moment<'a> {
     pub now: u32,
     /// Seconds that a flow must last.
     pub age_s: u32,
-    /// Whether standby flows are sent, too: in the bulk, for a partner that has lost its own.
+    /// Whether it is the bulk.
     pub is_bulk: bool,
+    /// Whether standby flows are sent in it: to a partner that has started since it had them. Another one has ended what
+    /// it does not have any more.
+    pub has_standby: bool,
     /// The timeouts of classes.
     pub timeouts: &'a [u32; 256],
 }
@@ -222,7 +225,7 @@ impl Walk {
             return None;
         }
         if self.sent.get(at as usize).is_some_and(|it| it.is_standby) {
-            return (is_new && moment.is_bulk).then_some(true);
+            return (is_new && moment.is_bulk && moment.has_standby).then_some(true);
         }
         let Some(sent) = sent else { return Some(false) };
         let is_changed = (sent.class, sent.flags) != (class, flow.flags() & SENT_FLAGS);

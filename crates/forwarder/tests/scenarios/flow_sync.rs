@@ -175,7 +175,7 @@ impl Liar {
         await_state(&mut lab, |it| it.connections == 1);
         let mut names = Names::default();
         names.add_vrf(0, "");
-        liar.send(|items| put_names(&names, items));
+        liar.send(|items| put_names(7, &names, items));
         (liar, lab)
     }
 

@@ -82,12 +82,12 @@ impl Side {
         Outcome::Refreshed
     }
 
-    /// A flow of the partner has ended: one that has no packets here goes, too.
-    pub fn end_standby(&mut self, key: &FlowKey, now: Now) -> Outcome {
+    /// A flow of the partner has ended: one that is still its own here goes, too. Others stay, also while they are idle:
+    /// the partner may have ended what was standby there.
+    pub fn end_standby(&mut self, key: &FlowKey) -> Outcome {
         let found = self.find(key).filter(|found| self.owns(*found));
         let Some(id) = found.and_then(Match::id) else { return Outcome::Ignored };
-        let flow = self.reader.entry(id);
-        if !self.flows.standby().is_standby(&flow) && !is_idle(flow.seen(), now) {
+        if !self.flows.standby().is_standby(&self.reader.entry(id)) {
             return Outcome::Ignored;
         }
         self.remove(id);
