@@ -164,6 +164,13 @@ impl Liar {
         let [first, second] = settings();
         let listener = TcpListener::bind(first.local).unwrap();
         let mut lab = Lab::new(&with(setup, &second));
+        let liar = Self::meet(&listener, 7);
+        await_state(&mut lab, |it| it.connections == 1);
+        (liar, lab)
+    }
+
+    /// As the process with this number.
+    fn meet(listener: &TcpListener, process: u64) -> Self {
         let (stream, _) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
         let mut liar = Self(Connection::new(stream, false, SECRET, Instant::now()));
@@ -172,11 +179,10 @@ impl Liar {
             assert!(Instant::now() < deadline);
             liar.serve();
         }
-        await_state(&mut lab, |it| it.connections == 1);
         let mut names = Names::default();
         names.add_vrf(0, "");
-        liar.send(|items| put_names(7, &names, items));
-        (liar, lab)
+        liar.send(|items| put_names(process, &names, items));
+        liar
     }
 
     fn serve(&mut self) {
@@ -278,4 +284,23 @@ fn what_is_no_record_ends_the_connection() {
     liar.send(|items| items.push(99));
     await_state(&mut lab, |it| it.refused_connections == 1 && it.error.contains("no record"));
     connect(&mut lab);
+}
+
+/// A partner that has lost its connection has ended what it does not send again. One that has started again has lost it.
+#[test]
+fn standby_flows_return_to_another_process_only() {
+    let [first, second] = settings();
+    let listener = TcpListener::bind(first.local).unwrap();
+    let mut lab = Lab::new(&with(open_gate(), &second));
+    for (round, (process, sent)) in (1..).zip([(7, 0), (7, 0), (8, 1)]) {
+        let mut partner = Liar::meet(&listener, process);
+        await_state(&mut lab, |it| it.connections == round && it.is_bulk_sent);
+        assert_eq!(state(&mut lab).sent_records, sent);
+        if round == 1 {
+            let mut record = record(1, key4((host4(1), 5), (host4(2), 6), protocol::UDP), None);
+            record.flow.class = 7;
+            partner.send(|items| put_flow(&record, 0, items));
+            await_state(&mut lab, |it| it.created_flows == 1);
+        }
+    }
 }
