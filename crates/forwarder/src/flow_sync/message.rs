@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0  alive
-//! 1  names     the process that sends (8); hashes of VRFs, zones and profiles by their numbers: for all records that follow
+//! 1  names     the process that sends (8); hashes of VRFs, zones and profiles by their numbers: for records behind it
 //! 2  complete  the bulk was sent
 //! 3  end       key
 //! 4  flow      key, 1 or 0: whether a key of the replies follows, and what it uses;

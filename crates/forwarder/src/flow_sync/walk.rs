@@ -72,8 +72,8 @@ pub struct Moment<'a> {
     pub age_s: u32,
     /// Whether it is the bulk.
     pub is_bulk: bool,
-    /// Whether standby flows are sent in it: to a partner that has started since it had them. Another one has ended what
-    /// it does not have any more.
+    /// Whether standby flows are sent in it: to a partner that has started since it had them. Another one has ended
+    /// what it does not have any more.
     pub has_standby: bool,
     /// The timeouts of classes.
     pub timeouts: &'a [u32; 256],

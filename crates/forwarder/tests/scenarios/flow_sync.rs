@@ -286,7 +286,8 @@ fn what_is_no_record_ends_the_connection() {
     connect(&mut lab);
 }
 
-/// A partner that has lost its connection has ended what it does not send again. One that has started again has lost it.
+/// A partner that has lost its connection has ended what it does not send again. One that has started again has lost
+/// it.
 #[test]
 fn standby_flows_return_to_another_process_only() {
     let [first, second] = settings();

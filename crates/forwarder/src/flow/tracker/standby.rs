@@ -82,8 +82,8 @@ impl Side {
         Outcome::Refreshed
     }
 
-    /// A flow of the partner has ended: one that is still its own here goes, too. Others stay, also while they are idle:
-    /// the partner may have ended what was standby there.
+    /// A flow of the partner has ended: one that is still its own here goes, too. Others stay, also while they are
+    /// idle: the partner may have ended what was standby there.
     pub fn end_standby(&mut self, key: &FlowKey) -> Outcome {
         let found = self.find(key).filter(|found| self.owns(*found));
         let Some(id) = found.and_then(Match::id) else { return Outcome::Ignored };
