@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         [
             "proto/stoa/v1/audit.proto",
             "proto/stoa/v1/configuration.proto",
+            "proto/stoa/v1/flow_sync.proto",
             "proto/stoa/v1/flows.proto",
             "proto/stoa/v1/forwarder.proto",
             "proto/stoa/v1/ipfix.proto",

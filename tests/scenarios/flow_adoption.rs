@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const NUMBER: usize = 8;
 
 /// Sends the numbers from 0 on to whoever asks by HTTP, until a file exists, and echoes what others send.
-const SERVER: &str = "
+pub const SERVER: &str = "
 import os, socket, struct, sys, threading, time
 def serve(client):
     asked = client.recv(65536)
@@ -38,7 +38,7 @@ while True:
 ";
 
 /// Opens a connection that is idle until a file exists.
-const IDLE: &str = "
+pub const IDLE: &str = "
 import os, socket, sys, time
 server = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 server.sendall(b'one')
@@ -88,7 +88,7 @@ fn kill(router: &Router, half: &str) -> Result<()> {
 }
 
 /// The external ends of connections to the server, by the port inside.
-fn external(router: &Router) -> Result<Vec<(Value, Value, Value)>> {
+pub fn external(router: &Router) -> Result<Vec<(Value, Value, Value)>> {
     let all = router.json(&["show", "flows", "--port", &PORT.to_string(), "--json"])?;
     let flows = all["flows"].as_array().cloned().unwrap_or_default();
     let of = |it: &Value| {
@@ -101,7 +101,7 @@ fn external(router: &Router) -> Result<Vec<(Value, Value, Value)>> {
 }
 
 /// Waits until a file has grown, so that the download goes on.
-fn wait_growth(file: &std::path::Path, download: &Background) -> Result<()> {
+pub fn wait_growth(file: &std::path::Path, download: &Background) -> Result<()> {
     let size = || std::fs::metadata(file).map_or(0, |file| file.len());
     let before = size();
     wait_until("the download goes on", DEADLINE, || {

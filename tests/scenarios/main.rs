@@ -26,6 +26,7 @@ mod dpdk;
 mod ecmp;
 mod flood;
 mod flow_adoption;
+mod flow_sync;
 mod fragments;
 mod frr;
 mod host_interface;

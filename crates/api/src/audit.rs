@@ -18,9 +18,9 @@ use crate::v1;
 pub use desired::desired;
 pub use entries::{
     BFD_INTERVAL_US, BFD_MULTIPLIER, FLOW_PREFIXES, TUNNEL_HOP_LIMIT, acl_rule, address,
-    bfd_session, flow_limits, interface, ipfix, nat_mapping, nat_policy, neighbor, npt_prefix,
-    plugin, port, punt, router_advertisement, router_discovery, rule, static_route, tunnel,
-    virtual_router, vrf, zone_pair,
+    bfd_session, flow_limits, flow_sync, interface, ipfix, nat_mapping, nat_policy, neighbor,
+    npt_prefix, plugin, port, punt, router_advertisement, router_discovery, rule, static_route,
+    tunnel, virtual_router, vrf, zone_pair,
 };
 pub use settings::{
     FLOW_LIMIT_MAX, LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers,
@@ -76,6 +76,8 @@ pub enum Kind {
     Ipfix,
     /// Limits of flows: one entry.
     FlowLimits,
+    /// Flows at a partner: one entry.
+    FlowSync,
     /// Limits of the control-plane policer.
     Punts,
     /// Bounds of reassembly: one entry.
@@ -88,7 +90,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Workers,
         Self::Limits,
         Self::Logging,
@@ -111,6 +113,7 @@ impl Kind {
         Self::NptPrefixes,
         Self::Ipfix,
         Self::FlowLimits,
+        Self::FlowSync,
         Self::Punts,
         Self::Reassembly,
         Self::Multipath,
@@ -142,6 +145,7 @@ impl Kind {
             Self::NptPrefixes => "nptv6-prefixes",
             Self::Ipfix => "ipfix",
             Self::FlowLimits => "flow-limits",
+            Self::FlowSync => "flow-sync",
             Self::Punts => "punt-limits",
             Self::Reassembly => "reassembly",
             Self::Multipath => "multipath",

@@ -224,6 +224,77 @@ counters! {
             metric "ipfix_nat_suppressed" "events" "Events of address translation beyond the limit of a second"
         }
     }
+    /// Flows at a partner.
+    FLOW_SYNC: FlowSyncState {
+        connections {
+            leaf Long "connections"
+            metric "flow_sync_connections" "" "Connections to a partner that knows the secret"
+        }
+        refused_connections {
+            leaf Long "refused-connections"
+            metric "flow_sync_refused" "connections" "Connections with another secret, version or address"
+        }
+        sent_records {
+            leaf Long "sent-records"
+            metric "flow_sync_sent" "records" "Records of flows sent to the partner"
+        }
+        sent_ends {
+            leaf Long "sent-ends"
+            metric "flow_sync_sent" "ends" "Ends of flows sent to the partner"
+        }
+        left_out_flows {
+            leaf Long "left-out-flows"
+            metric "flow_sync_left_out" "flows" "Flows with state beside the table that were not sent"
+        }
+        queue_full {
+            leaf Long "queue-full"
+            metric "flow_sync_queue_full" "" "How often sending paused because the partner was slow"
+        }
+        received_records {
+            leaf Long "received-records"
+            metric "flow_sync_received" "records" "Records of flows received from the partner"
+        }
+        received_ends {
+            leaf Long "received-ends"
+            metric "flow_sync_received" "ends" "Ends of flows received from the partner"
+        }
+        created_flows {
+            leaf Long "created-flows"
+            metric "flow_sync_created" "flows" "Standby flows created"
+        }
+        refreshed_flows {
+            leaf Long "refreshed-flows"
+            metric "flow_sync_refreshed" "flows" "Standby flows that got a newer state"
+        }
+        ended_flows {
+            leaf Long "ended-flows"
+            metric "flow_sync_ended" "flows" "Standby flows that the partner has ended"
+        }
+        ignored_records {
+            leaf Long "ignored-records"
+            metric "flow_sync_ignored" "records" "Records of flows that have packets here"
+        }
+        refused_expired {
+            leaf Long "refused-expired"
+            metric "flow_sync_refused_expired" "records" "Records of flows whose timeout has passed"
+        }
+        refused_vrf {
+            leaf Long "refused-vrf"
+            metric "flow_sync_refused_vrf" "records" "Records of flows of VRFs that this router lacks"
+        }
+        refused_translation {
+            leaf Long "refused-translation"
+            metric "flow_sync_refused_translation" "records" "Records of flows that the own configuration does not translate like this"
+        }
+        refused_room {
+            leaf Long "refused-room"
+            metric "flow_sync_refused_room" "records" "Records without room, or whose key or external port another flow has"
+        }
+        refused_damaged {
+            leaf Long "refused-damaged"
+            metric "flow_sync_refused_damaged" "records" "Records with values that no flow has"
+        }
+    }
     /// Drop reasons.
     DROPS: DropState {
         packets {

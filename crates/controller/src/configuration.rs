@@ -30,7 +30,7 @@ use crate::linux::peer::unknown_users;
 use crate::linux::shared_namespaces;
 use crate::rib::{self, RouteAnnotation, Routes};
 use crate::warning::{PROTOCOL, Warning, interface_node};
-use crate::{ipfix, nat};
+use crate::{flow_sync, ipfix, nat};
 pub(crate) use part::{Bulk, ChangedPart};
 
 /// Largest configuration file, in bytes.
@@ -266,6 +266,7 @@ impl Configuration {
         let of_acls = of_acls.chain(acl::flow_limit_warnings(desired, interfaces));
         let of_acls = of_acls.chain(nat::warnings(desired, around));
         let of_acls = of_acls.chain(ipfix::warnings(desired));
+        let of_acls = of_acls.chain(flow_sync::warnings(desired));
         found.chain(self.overlaps()).chain(shared).chain(of_acls).collect()
     }
 

@@ -22,6 +22,7 @@ pub mod doctor;
 pub mod filter;
 pub mod find_routes;
 mod flow_counts;
+mod flow_sync;
 mod host_interfaces;
 mod ipfix;
 mod json;

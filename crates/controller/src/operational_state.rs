@@ -40,6 +40,8 @@ pub enum StateSection {
     Nat,
     /// Export by IPFIX.
     Ipfix,
+    /// Flows at a partner.
+    FlowSync,
     /// Hosts that have logged in.
     Logins,
     /// How many flows there are of each state: all of them are counted.
@@ -62,7 +64,7 @@ pub enum StateSection {
 
 impl StateSection {
     /// All sections except routes, neighbours and flows, of which there may be very many.
-    pub const OVERVIEW: [StateSection; 15] = [
+    pub const OVERVIEW: [StateSection; 16] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
         StateSection::RouteSources,
@@ -70,6 +72,7 @@ impl StateSection {
         StateSection::Acls,
         StateSection::Nat,
         StateSection::Ipfix,
+        StateSection::FlowSync,
         StateSection::Logins,
         StateSection::Program,
         StateSection::Workers,
@@ -119,6 +122,7 @@ pub struct OperationalState {
     /// With the time when its counters began.
     pub nat: Option<(v1::ListNatReply, u64)>,
     pub ipfix: Option<v1::ListIpfixReply>,
+    pub flow_sync: Option<v1::ListFlowSyncReply>,
     pub logins: Listed,
     pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
@@ -224,6 +228,11 @@ impl OperationalState {
             let listed = connection.nat_client().list_nat(v1::ListNatRequest {}).await?;
             let since = connection.identity().map_or(0, |it| it.started_unix_s);
             operational.nat = Some((listed.into_inner(), since));
+        }
+        if is(StateSection::FlowSync) && connection.has_partner() {
+            let request = v1::ListFlowSyncRequest {};
+            let listed = connection.flow_sync_client().list_flow_sync(request).await?;
+            operational.flow_sync = Some(listed.into_inner());
         }
         if is(StateSection::Ipfix) && connection.exports() {
             let listed = connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await?;

@@ -35,9 +35,9 @@ use crate::datastore::Datastore;
 use crate::filter;
 use crate::learned::Learned;
 use crate::merged_routes::MergedRoutes;
+use crate::metrics;
 use crate::probe::{Probes, one_vrf};
 use crate::rib;
-use crate::{metrics, state};
 
 /// The reply to a call, or why there is none.
 type Answer<T> = Result<Response<T>, Status>;
@@ -225,6 +225,13 @@ impl Operator for Service {
         self.nat().await.map(Response::new)
     }
 
+    async fn show_flow_sync(
+        &self,
+        _: Request<v1::ListFlowSyncRequest>,
+    ) -> Answer<v1::ListFlowSyncReply> {
+        self.flow_sync().await
+    }
+
     async fn show_ipfix(&self, _: Request<v1::ListIpfixRequest>) -> Answer<v1::ListIpfixReply> {
         self.ipfix().await
     }
@@ -297,14 +304,7 @@ impl Operator for Service {
         &self,
         request: Request<v1::ShowStateRequest>,
     ) -> Answer<v1::ShowStateReply> {
-        let v1::ShowStateRequest { path, routes } = request.into_inner();
-        let json = state::json(&self.connection, &path, routes.map(|routes| routes as usize)).await;
-        let json = json.map_err(|error| match error {
-            state::Error::Unreachable(status) => failed(status),
-            state::Error::NotFound(_) => Status::not_found(error.to_string()),
-            state::Error::Model(_) => Status::internal(error.to_string()),
-        })?;
-        Ok(Response::new(v1::ShowStateReply { json }))
+        self.state_data(request.into_inner()).await.map(Response::new)
     }
 
     async fn show_metrics(

@@ -20,6 +20,7 @@ pub mod device_opener;
 pub mod drops;
 pub mod ethernet;
 pub mod flow;
+pub mod flow_sync;
 pub mod host_interface;
 pub mod icmp;
 pub mod ip;

@@ -24,6 +24,7 @@ const SECRETS: &[&[&str]] = &[
         "stoa-management:shared-secret",
     ],
     &["stoa-login:login", "stoa-login:user", "stoa-login:password-hash"],
+    &["stoa-flow-sync:flow-sync", "stoa-flow-sync:secret"],
     &["stoa-login:login", "stoa-login:radius", "stoa-login:server", "stoa-login:shared-secret"],
     &[
         "ietf-interfaces:interfaces",

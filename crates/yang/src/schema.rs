@@ -35,6 +35,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("stoa-annotations", &[]),
     ("stoa-bfd", &[]),
     ("stoa-datastore", &[]),
+    ("stoa-flow-sync", &[]),
     ("stoa-forwarder", &[]),
     ("stoa-interfaces", &[]),
     ("stoa-ip", &[]),

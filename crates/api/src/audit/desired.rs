@@ -55,6 +55,7 @@ pub fn desired<'a>(
     let prefixes = desired.nptv6.iter().flat_map(|it| &it.prefixes);
     prefixes.for_each(|it| entries::npt_prefix(&mut tally, it));
     desired.ipfix.iter().for_each(|it| entries::ipfix(&mut tally, it.clone()));
+    desired.flow_sync.iter().for_each(|it| entries::flow_sync(&mut tally, it.clone()));
     desired.flow_limits.iter().for_each(|it| entries::flow_limits(&mut tally, it));
     add_punts(&mut tally, &desired.punts, &defaults.punts);
     for route in routes {

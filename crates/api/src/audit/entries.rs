@@ -178,6 +178,15 @@ pub fn flow_limits(tally: &mut Tally, limits: &v1::FlowLimits) {
     }
 }
 
+/// The partner that has the flows, if there is one.
+pub fn flow_sync(tally: &mut Tally, sync: v1::FlowSync) {
+    if !sync.partner_address.is_empty() {
+        // Operators see the digest: a weak secret could be guessed from it.
+        let entry = v1::FlowSync { secret: "set".to_owned(), ..sync };
+        tally.add(Kind::FlowSync, "flow-sync".to_owned(), &entry);
+    }
+}
+
 /// The settings of a plugin at an interface.
 pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8]) {
     tally.add(Kind::Plugins, format!("{interface} {plugin}"), &settings.to_vec());

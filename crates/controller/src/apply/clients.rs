@@ -1,6 +1,7 @@
 //! Clients of the services of the forwarder.
 
 use stoa_api::MESSAGE_LIMIT_BYTES;
+use stoa_api::v1::flow_synchronizer_client::FlowSynchronizerClient;
 use stoa_api::v1::flow_table_client::FlowTableClient;
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::ipfix_exporter_client::IpfixExporterClient;
@@ -34,6 +35,16 @@ impl ForwarderConnection {
     /// A client for the export by IPFIX.
     pub fn ipfix_client(&self) -> IpfixExporterClient<Channel> {
         IpfixExporterClient::new(self.channel.clone())
+    }
+
+    /// A client for flows at a partner.
+    pub fn flow_sync_client(&self) -> FlowSynchronizerClient<Channel> {
+        FlowSynchronizerClient::new(self.channel.clone())
+    }
+
+    /// Whether the configuration in force has a partner for flows.
+    pub fn has_partner(&self) -> bool {
+        self.with_configuration(|it| it.is_some_and(|it| it.desired.flow_sync.is_some()))
     }
 
     /// Whether the configuration in force exports by IPFIX.

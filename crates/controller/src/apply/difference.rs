@@ -35,6 +35,7 @@ pub(super) fn difference(
         nptv6,
         ipfix,
         flow_limits,
+        flow_sync,
     } = new;
     let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
     // Configurations share interfaces and routes that have not changed.
@@ -82,6 +83,7 @@ pub(super) fn difference(
         ipfix: (held.ipfix != *ipfix).then(|| ipfix.clone().unwrap_or_default()),
         flow_limits: (held.flow_limits != *flow_limits)
             .then(|| flow_limits.clone().unwrap_or_default()),
+        flow_sync: (held.flow_sync != *flow_sync).then(|| flow_sync.clone().unwrap_or_default()),
         multipath: (held.multipath != *multipath).then(|| multipath.unwrap_or_default()),
         workers: (held.workers != *workers).then(|| workers.clone().unwrap_or_default()),
         limits: (held.limits != *limits).then(|| limits.unwrap_or_default()),

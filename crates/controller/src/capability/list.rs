@@ -12,8 +12,8 @@ use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
 use crate::{
-    acl, bfd, cross_connects, host_interfaces, ipfix, logging, login, management, nat, policy,
-    punts, route_sources, router_advertisement, test_sequences, tunnels, vrrp, workers,
+    acl, bfd, cross_connects, flow_sync, host_interfaces, ipfix, logging, login, management, nat,
+    policy, punts, route_sources, router_advertisement, test_sequences, tunnels, vrrp, workers,
 };
 
 /// The capabilities of this tree.
@@ -31,6 +31,7 @@ static CAPABILITIES: &[&dyn Capability] = &[
     &acl::AccessLists,
     &nat::Translation,
     &ipfix::Export,
+    &flow_sync::FlowsAtPartner,
     &vrrp::Vrrp,
     &router_advertisement::RouterAdvertisements,
     // Behind advertisements, which name its portal.

@@ -105,6 +105,7 @@ pub(crate) fn translate(
         nptv6: None,
         ipfix: None,
         flow_limits: None,
+        flow_sync: None,
     };
     let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
     let (management, login) = Default::default();

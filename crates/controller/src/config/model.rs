@@ -52,6 +52,8 @@ pub struct Model {
     pub nat: Nat,
     #[serde(rename = "stoa-ipfix:ipfix")]
     pub ipfix: v1::Ipfix,
+    #[serde(rename = "stoa-flow-sync:flow-sync")]
+    pub flow_sync: v1::FlowSync,
     #[serde(rename = "stoa-login:login")]
     pub login: Login,
     #[serde(rename = "ietf-netconf-acm:nacm")]

@@ -1,4 +1,5 @@
-//! What the forwarder lists, as operators see it: interfaces, and the export by IPFIX.
+//! What the forwarder lists, as operators see it: interfaces, the export by IPFIX, flows at a partner, and state as
+//! YANG data.
 
 use stoa_api::text::by_number;
 use stoa_api::v1;
@@ -6,6 +7,7 @@ use tonic::{Response, Status};
 
 use super::Service;
 use crate::call_error::failed;
+use crate::state;
 
 impl Service {
     /// The interfaces in their order, with counters since they were cleared.
@@ -28,5 +30,29 @@ impl Service {
         }
         let listed = self.connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await;
         listed.map_err(failed)
+    }
+
+    /// Flows at a partner; nothing where there is none.
+    pub(super) async fn flow_sync(&self) -> Result<Response<v1::ListFlowSyncReply>, Status> {
+        if !self.connection.has_partner() {
+            return Ok(Response::new(v1::ListFlowSyncReply::default()));
+        }
+        let mut client = self.connection.flow_sync_client();
+        client.list_flow_sync(v1::ListFlowSyncRequest {}).await.map_err(failed)
+    }
+
+    /// The state at a path, as YANG data.
+    pub(super) async fn state_data(
+        &self,
+        request: v1::ShowStateRequest,
+    ) -> Result<v1::ShowStateReply, Status> {
+        let v1::ShowStateRequest { path, routes } = request;
+        let json = state::json(&self.connection, &path, routes.map(|routes| routes as usize)).await;
+        let json = json.map_err(|error| match error {
+            state::Error::Unreachable(status) => failed(status),
+            state::Error::NotFound(_) => Status::not_found(error.to_string()),
+            state::Error::Model(_) => Status::internal(error.to_string()),
+        })?;
+        Ok(v1::ShowStateReply { json })
     }
 }

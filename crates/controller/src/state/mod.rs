@@ -113,6 +113,7 @@ pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> 
         zone_pairs: None,
         nat: operational.nat_facts(),
         ipfix: operational.ipfix.as_ref(),
+        flow_sync: operational.flow_sync.as_ref(),
         logins: Some(&operational.logins),
         drops: request.is(StateSection::Drops).then_some(&operational.drops),
         workers: request.is(StateSection::Workers).then_some(&operational.workers),

@@ -39,6 +39,7 @@ fn request(path: &str) -> StateRequest {
         "forwarder" => forwarder(second),
         "acls" => access_lists(second),
         "nat" => StateRequest::of(&[StateSection::Nat]),
+        "flow-sync" => StateRequest::of(&[StateSection::FlowSync]),
         "ipfix" => StateRequest::of(&[StateSection::Ipfix]),
         "logins" => StateRequest::of(&[StateSection::Logins]),
         "vrrp" => StateRequest::of(&[StateSection::Interfaces, StateSection::Drops]),

@@ -94,11 +94,7 @@ impl ForwarderState {
         if self.capabilities.kept_flows.arrays.is_none() {
             return;
         }
-        let mut names = Names::default();
-        self.vrfs.iter().for_each(|(_, it)| names.add_vrf(flow_vrf(it.id), &it.name));
-        self.zone_numbers().for_each(|(zone, name)| names.add_zone(zone, name));
-        let profiles = self.shared.flows.profiles();
-        (0..PROFILES as u8).for_each(|it| names.add_profile(it, &profiles.get(it)));
+        let names = self.flow_names();
         self.capabilities.kept_flows.follow_names(names);
         if self.capabilities.kept_flows.is_held {
             return;
@@ -107,6 +103,16 @@ impl ForwarderState {
         self.capabilities.kept_flows.is_held = true;
         // From now on, the next process finds these flows and not the former ones.
         self.capabilities.kept_flows.arrays.iter().for_each(Arrays::hold);
+    }
+
+    /// What the numbers mean that flows have of VRFs, zones and profiles.
+    pub(super) fn flow_names(&self) -> Names {
+        let mut names = Names::default();
+        self.vrfs.iter().for_each(|(_, it)| names.add_vrf(flow_vrf(it.id), &it.name));
+        self.zone_numbers().for_each(|(zone, name)| names.add_zone(zone, name));
+        let profiles = self.shared.flows.profiles();
+        (0..PROFILES as u8).for_each(|it| names.add_profile(it, &profiles.get(it)));
+        names
     }
 
     fn adopt_flows(&mut self) {

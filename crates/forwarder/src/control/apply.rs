@@ -372,6 +372,7 @@ impl ForwarderState {
         all.nptv6 = Some(Vec::new());
         all.ipfix = Some(crate::ipfix::Settings::default());
         all.flow_limits = Some(super::desired::FlowLimits::default());
+        all.flow_sync = Some(None);
         all
     }
 }

@@ -250,6 +250,7 @@ capabilities! {
     nptv6: super::nptv6::PrefixTranslation,
     login: super::login::LoginState,
     ipfix: super::ipfix::Export,
+    flow_sync: super::flow_sync::FlowSync,
     neighbors: super::neighbors::Neighbors,
     learned: super::learned::Learned,
     rows: super::rows::Tables,

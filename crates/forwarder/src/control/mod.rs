@@ -25,6 +25,7 @@ mod fib;
 pub(crate) mod file_access;
 mod flow_limits;
 mod flow_service;
+mod flow_sync;
 mod forwarder_state;
 mod host_interfaces;
 mod interface_index;

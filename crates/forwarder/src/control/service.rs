@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 use stoa_api::v1::desired_audit_server::DesiredAuditServer;
+use stoa_api::v1::flow_synchronizer_server::FlowSynchronizerServer;
 use stoa_api::v1::flow_table_server::FlowTableServer;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
 use stoa_api::v1::ipfix_exporter_server::IpfixExporterServer;
@@ -57,6 +58,7 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
     let nat = NatTableServer::new(service.clone());
     let logins = LoginTableServer::new(service.clone());
     let ipfix = IpfixExporterServer::new(service.clone());
+    let flow_sync = FlowSynchronizerServer::new(service.clone());
     let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -70,6 +72,7 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
         .add_service(nat)
         .add_service(logins)
         .add_service(ipfix)
+        .add_service(flow_sync)
         .add_service(LogServer::new(LogService));
     // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {

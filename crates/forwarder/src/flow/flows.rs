@@ -19,6 +19,7 @@ use super::selection::{Selection, SharedSelection};
 use super::splice::Splices;
 use super::syn_cookies::SynCookies;
 use super::tracker::FlowTracker;
+use crate::flow_sync::Standby;
 use crate::ipfix::Exports;
 use crate::nat::Traffic;
 use crate::nat::mappings::Mappings;
@@ -66,6 +67,7 @@ pub struct Flows {
     limits: FlowLimits,
     nat64_hosts: Hosts,
     adoption: Adoption,
+    standby: Standby,
 }
 
 /// How many flows fit.
@@ -153,6 +155,7 @@ impl Flows {
             limits: FlowLimits::new(workers, [random(), random()]),
             nat64_hosts: Hosts::new().map_err(|_| FlowError::Capacity(HOSTS as u64))?,
             adoption: Adoption::default(),
+            standby: Standby::default(),
         })
     }
 
@@ -273,8 +276,13 @@ impl Flows {
         &self.adoption
     }
 
-    /// Lines, records, counters and addresses of both families, for whoever maps other memory in their place: see
-    /// [`FlowReader::leak_arrays`](stoa_tables::flow_table::FlowReader::leak_arrays).
+    /// Flows of a partner.
+    #[inline(always)]
+    pub fn standby(&self) -> &Standby {
+        &self.standby
+    }
+
+    /// The arrays of both families: see [`FlowReader::leak_arrays`](stoa_tables::flow_table::FlowReader::leak_arrays).
     pub fn leak_arrays(&self) -> Vec<&[AtomicU32]> {
         let tables = [&self.four, &self.six];
         tables.iter().flat_map(|family| family.reader.leak_arrays()).collect()

@@ -137,6 +137,11 @@ impl Profiles {
         Profile { timeouts, options }
     }
 
+    /// The timeout of each class with a profile, in seconds.
+    pub fn timeouts(&self) -> [u32; 256] {
+        self.copy().timeouts
+    }
+
     /// A copy for a worker: the timeout of each class with a profile, and the options of each profile.
     pub(super) fn copy(&self) -> Copied {
         let version = self.version();

@@ -12,6 +12,7 @@ mod limited;
 mod pieces;
 mod seen;
 mod spliced;
+mod standby;
 mod steady;
 mod step;
 #[cfg(test)]
@@ -36,12 +37,15 @@ use super::selection::Selection;
 use super::tcp::Direction;
 use super::timeouts::Class;
 use crate::drops::Drop;
+use crate::flow_sync::Intake;
 use crate::ipfix::ring::Writer;
 pub use alg::Listener;
 pub use calls::Said;
 pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
+pub use spliced::SPLICED;
+pub use standby::SENT_FLAGS;
 pub use steady::{SEGMENT, Steady, SteadyFlows};
 pub use translated::{Translation, Uses};
 pub use verdict::{Admission, SUSPENDED};
@@ -82,6 +86,8 @@ pub struct FlowTracker {
     six: Side,
     /// Whether it has adopted what it should of a former process.
     has_adopted: bool,
+    /// What a partner sends.
+    intake: Intake,
 }
 
 impl FlowTracker {
@@ -90,6 +96,7 @@ impl FlowTracker {
             four: Side::new(flows, worker, four, true),
             six: Side::new(flows, worker, six, false),
             has_adopted: false,
+            intake: flows.standby().intake(worker),
         }
     }
 
@@ -102,6 +109,12 @@ impl FlowTracker {
     /// Whether it has not yet adopted flows of a former process: asked once.
     pub fn begins_adoption(&mut self) -> bool {
         !std::mem::replace(&mut self.has_adopted, true)
+    }
+
+    /// What a partner sends for this worker.
+    #[inline(always)]
+    pub fn intake(&mut self) -> &mut Intake {
+        &mut self.intake
     }
 
     /// Ends flows that are due, some of them; whether more are left for another call.

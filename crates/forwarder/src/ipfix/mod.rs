@@ -18,7 +18,7 @@ pub mod record;
 pub mod reported;
 pub mod ring;
 pub mod settings;
-mod socket;
+pub(crate) mod socket;
 pub mod templates;
 pub mod walk;
 

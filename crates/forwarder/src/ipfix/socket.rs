@@ -56,7 +56,7 @@ pub(super) fn tcp(to: &CollectorSettings) -> io::Result<TcpStream> {
 ///
 /// # Errors
 /// Why it failed.
-pub(super) fn is_connected(stream: &TcpStream) -> io::Result<bool> {
+pub(crate) fn is_connected(stream: &TcpStream) -> io::Result<bool> {
     if let Some(error) = stream.take_error()? {
         return Err(error);
     }
@@ -84,7 +84,7 @@ pub(super) fn is_closed(mut stream: &TcpStream) -> io::Result<bool> {
 ///
 /// # Errors
 /// The connection has failed.
-pub(super) fn write(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn write(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     match stream.write(bytes) {
         Err(error) if is_busy(&error) => Ok(0),
         written => written,
@@ -92,11 +92,11 @@ pub(super) fn write(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// An error that does not end by itself: neither is the socket full, nor has a collector refused a message.
-pub(super) fn is_lasting(error: &io::Error) -> bool {
+pub(crate) fn is_lasting(error: &io::Error) -> bool {
     !is_busy(error) && error.kind() != io::ErrorKind::ConnectionRefused
 }
 
 /// There is no room, or nothing to read.
-pub(super) fn is_busy(error: &io::Error) -> bool {
+pub(crate) fn is_busy(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

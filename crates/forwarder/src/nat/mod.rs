@@ -32,6 +32,7 @@ mod places;
 pub mod quotas;
 pub mod rewrite;
 pub mod statics;
+mod vouch;
 pub mod vrfs;
 mod worker;
 

@@ -64,7 +64,7 @@ impl Static {
     }
 
     /// The end that a backend has. `end`: where the mapping leads.
-    fn of_backend(&self, it: &Backend, end: StaticEnd) -> StaticEnd {
+    pub(super) fn of_backend(&self, it: &Backend, end: StaticEnd) -> StaticEnd {
         let first = self.ports.map_or(0, |(first, ..)| first);
         let port = end.port.map(|port| port.wrapping_sub(first).wrapping_add(it.first_port));
         StaticEnd { address: it.address, port }

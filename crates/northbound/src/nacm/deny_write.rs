@@ -16,6 +16,8 @@ pub(super) const DENY_WRITE: &[&[&str]] = &[
     &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:peer-user"],
     // Collectors receive who talks to whom.
     &["stoa-ipfix:ipfix", "stoa-ipfix:collector"],
+    // The partner receives who talks to whom, and opens ways through stateful rules.
+    &["stoa-flow-sync:flow-sync"],
     // Its servers receive the log, which only administrators may read.
     &["stoa-logging:logging", "stoa-logging:syslog"],
     // They decide who may use the network, and name files.

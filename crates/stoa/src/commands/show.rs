@@ -15,9 +15,9 @@ use crate::operator::{Client, SocketArgument, block_on};
 use crate::plugin;
 use crate::show::neighbors::Selection;
 use crate::show::{
-    acl, bfd, clock, configuration, conservation, drops, flows, interface, interfaces, ipfix,
-    limits, log, logins, metrics, nat, nat_mappings, neighbors, nodes, punts, route_sources, rules,
-    state, tables, version, vrrp, workers, zones,
+    acl, bfd, clock, configuration, conservation, drops, flow_sync, flows, interface, interfaces,
+    ipfix, limits, log, logins, metrics, nat, nat_mappings, neighbors, nodes, punts, route_sources,
+    rules, state, tables, version, vrrp, workers, zones,
 };
 use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
 
@@ -111,6 +111,8 @@ enum Topic {
     },
     /// Export of flow records by IPFIX: collectors, what was sent and lost
     Ipfix,
+    /// Flows at a partner that takes over by VRRP: the connection, what was sent and received
+    FlowSync,
     /// Hosts that have logged in: user, time and volume
     Logins,
     /// Neighbours: ARP and neighbour discovery
@@ -276,6 +278,7 @@ async fn show_once(
         }
         Topic::Logins => logins::show(client, json, out).await,
         Topic::Ipfix => ipfix::show(client, json, out).await,
+        Topic::FlowSync => flow_sync::show(client, json, out).await,
         Topic::Neighbors { interface } => {
             let selection = Selection { family: 0, interface: interface.as_deref() };
             neighbors::show(client, &selection, json, out).await

@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod drops;
 pub mod flow_filter;
 mod flow_summary;
+pub mod flow_sync;
 pub mod flows;
 pub mod interface;
 pub mod interfaces;

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use core::sync::atomic::Ordering::Relaxed;
+
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 use super::avx2_kernel as kernel;
 use super::bucket::Reference;
 use super::ends::Ends;
 use super::key::{Canonical, FlowKey};
 use super::line::{Direction, FlowEntry};
-use super::memory::Memory;
+use super::memory::{Kind, Memory};
 use crate::flow_hash::Flow;
 use crate::lpm::Kernel;
 
@@ -146,6 +148,13 @@ impl FlowReader {
 
     fn of_table(kernel: Kernel) -> Kernel {
         if kernel >= Kernel::Avx2 { Kernel::Avx2 } else { Kernel::Scalar }
+    }
+
+    /// The ids of a kind that flows have had so far: others have never been used, and reading them takes memory.
+    pub fn used(&self, kind: Kind) -> core::ops::Range<u32> {
+        let all = self.memory.ids_of(kind);
+        let fresh = self.memory.fresh[kind as usize].load(Relaxed);
+        all.start..all.start.saturating_add(fresh).min(all.end)
     }
 
     /// A flow by an id that this thread has found since its last quiescent point.

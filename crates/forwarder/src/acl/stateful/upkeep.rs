@@ -5,6 +5,7 @@ use stoa_engine::Context;
 use super::{AclNode, Family, OfWorker, tracker};
 use crate::flow::adoption;
 use crate::flow::flows::Now;
+use crate::flow_sync::apply::apply;
 
 impl<F: Family> AclNode<F> {
     /// Adopts the flows of a former process that are of this worker.
@@ -25,6 +26,18 @@ impl<F: Family> AclNode<F> {
         adoption.note_done();
     }
 
+    /// Does some of what the partner has sent for this worker; whether more is left.
+    #[cold]
+    fn apply_records(&self, cx: &mut Context<'_>, now: Now) -> bool {
+        let (shared, reader) = (&*self.shared, cx.reader);
+        let (nat, policy) = (&**shared.nat.read(reader), shared.acls.read(reader).policy());
+        let Some(OfWorker { flows, nat: worker, .. }) = cx.local::<OfWorker>() else {
+            return false;
+        };
+        let Some(tracker) = flows.as_mut() else { return false };
+        apply((&*shared.flows, nat, policy), (tracker, worker), now)
+    }
+
     /// Ends flows that are due: the node of one place does it for all of its worker. Whether more are left.
     pub(in crate::acl) fn maintain(&mut self, cx: &mut Context<'_>) -> bool {
         if !(F::IS_IP4 && self.place.is_input()) {
@@ -36,6 +49,8 @@ impl<F: Family> AclNode<F> {
         }
         let epoch = self.shared.acls.read(cx.reader).policy().map(|it| it.epoch);
         self.shared.flows.expectations().sweep(now.tick, epoch);
-        tracker(cx).is_some_and(|tracker| tracker.maintain(now))
+        let is_behind =
+            tracker(cx).is_some_and(|it| it.intake().has_work()) && self.apply_records(cx, now);
+        tracker(cx).is_some_and(|tracker| tracker.maintain(now)) || is_behind
     }
 }

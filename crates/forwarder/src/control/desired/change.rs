@@ -14,6 +14,7 @@ use super::{
 };
 use crate::control::desired_port;
 use crate::control::limits::LimitOverrides;
+use crate::flow_sync;
 use crate::ipfix::Settings;
 use crate::punt::{Class, Limit};
 
@@ -49,6 +50,8 @@ pub struct DesiredChange {
     pub nptv6: Option<Vec<NptPrefix>>,
     /// Export by IPFIX.
     pub ipfix: Option<Settings>,
+    /// The partner that has the flows.
+    pub flow_sync: Option<Option<flow_sync::Settings>>,
     /// Limits of flows.
     pub flow_limits: Option<FlowLimits>,
     /// Policers; one that is removed has its default limits.
@@ -107,6 +110,7 @@ impl DesiredChange {
         change.set_nptv6(message.nptv6.as_ref(), &mut errors);
         change.set_ipfix(message.ipfix.as_ref(), &mut errors);
         change.set_flow_limits(message.flow_limits.as_ref(), &mut errors);
+        change.set_flow_sync(message.flow_sync.as_ref(), &mut errors);
         if errors.0.is_empty() { Ok(change) } else { Err(errors.0) }
     }
 
@@ -134,6 +138,7 @@ impl DesiredChange {
         change.set_nptv6(message.nptv6.as_ref(), errors);
         change.set_ipfix(message.ipfix.as_ref(), errors);
         change.set_flow_limits(message.flow_limits.as_ref(), errors);
+        change.set_flow_sync(message.flow_sync.as_ref(), errors);
         change
     }
 
@@ -227,6 +232,7 @@ impl DesiredChange {
             nptv6: (held.nptv6 != new.nptv6).then_some(new.nptv6),
             ipfix: (held.ipfix != new.ipfix).then_some(new.ipfix),
             flow_limits: (held.flow_limits != new.flow_limits).then_some(new.flow_limits),
+            flow_sync: (held.flow_sync != new.flow_sync).then_some(new.flow_sync),
             rules: (held.rules != new.rules).then_some(new.rules),
             reassembly: (held.reassembly != new.reassembly).then_some(new.reassembly),
             hash_seed: (held.hash_seed != new.hash_seed).then_some(new.hash_seed),

@@ -86,6 +86,7 @@ impl Held {
             nat: change.nat.map(|it| std::mem::replace(&mut desired.nat, it)),
             nptv6: change.nptv6.map(|it| std::mem::replace(&mut desired.nptv6, it)),
             ipfix: change.ipfix.map(|it| std::mem::replace(&mut desired.ipfix, it)),
+            flow_sync: change.flow_sync.map(|it| std::mem::replace(&mut desired.flow_sync, it)),
             flow_limits: change
                 .flow_limits
                 .map(|it| std::mem::replace(&mut desired.flow_limits, it)),

@@ -9,6 +9,7 @@ mod check;
 mod cross_connect;
 mod flow_limits;
 mod flow_profile;
+mod flow_sync;
 mod held;
 mod interface;
 mod ipfix;
@@ -277,6 +278,8 @@ pub struct DesiredState {
     pub nptv6: Vec<NptPrefix>,
     /// Export by IPFIX; without collectors, nothing is exported.
     pub ipfix: Settings,
+    /// The partner that has the flows.
+    pub flow_sync: Option<crate::flow_sync::Settings>,
     /// Limits of flows.
     pub flow_limits: FlowLimits,
     /// Permanent neighbours by interface and address.

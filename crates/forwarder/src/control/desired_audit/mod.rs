@@ -183,6 +183,7 @@ impl ForwarderState {
                     | Kind::NatMappings
                     | Kind::Ipfix
                     | Kind::FlowLimits
+                    | Kind::FlowSync
                     | Kind::Punts
                     | Kind::Reassembly
                     | Kind::Multipath
@@ -218,6 +219,9 @@ impl ForwarderState {
         }
         if kinds.contains(&Kind::Ipfix) {
             some.ipfix = all.ipfix;
+        }
+        if kinds.contains(&Kind::FlowSync) {
+            some.flow_sync = all.flow_sync;
         }
         if kinds.contains(&Kind::FlowLimits) {
             some.flow_limits = all.flow_limits;

@@ -1,6 +1,6 @@
 //! The flows of the former process, in the numbers and ticks of this one.
 
-use stoa_tables::flow_table::{FlowKey, FormerFlow, FormerTable, Past, Reading};
+use stoa_tables::flow_table::{FormerFlow, FormerTable, Past, Reading};
 use stoa_warm_restart::{FormerArrays, FormerWords};
 
 use super::LeftOut;
@@ -77,10 +77,6 @@ impl FormerFlows {
     /// A flow in the numbers and ticks of this process.
     pub(super) fn translate(&self, flow: &FormerFlow) -> Result<FormerFlow, LeftOut> {
         let [before, now] = &self.names;
-        let in_vrf = |key: FlowKey| {
-            let vrf = before.vrf_in(now, key.vrf).ok_or(LeftOut::Vrf)?;
-            Ok(FlowKey { vrf, ..key })
-        };
         let [was, is] = self.ticks;
         let ago = |tick: u32| {
             let ago = was.wrapping_sub(tick);
@@ -92,16 +88,7 @@ impl FormerFlows {
         if is.wrapping_sub(seen) > 1 << 30 || is.wrapping_sub(start) < is.wrapping_sub(seen) {
             return Err(LeftOut::Damaged);
         }
-        // The upper byte is the zone of the interface that received it. The lower one is that to which it is half open:
-        // this process has not counted it.
-        let zone = before.zone_in(now, (flow.zone_pair >> 8) as u8);
-        Ok(FormerFlow {
-            key: in_vrf(flow.key)?,
-            reply_key: flow.reply_key.map(in_vrf).transpose()?,
-            zone_pair: u16::from(zone) << 8,
-            class: before.class_in(now, flow.class),
-            past: Past { start, seen, counters },
-            ..*flow
-        })
+        let past = Past { start, seen, counters };
+        Ok(FormerFlow { past, ..before.translate(now, flow)? })
     }
 }

@@ -7,11 +7,12 @@
 //! 8192  flow profiles by number: hash of the content
 //! ```
 
+use super::LeftOut;
 use crate::flow::profiles::{PROFILES, Profile, profile_of, without_profile};
 use crate::flow::timeouts::Class;
 use nix::time::{ClockId, clock_gettime};
 use stoa_engine::clock;
-use stoa_tables::flow_table::FlowCapacity;
+use stoa_tables::flow_table::{FlowCapacity, FlowKey, FormerFlow};
 use stoa_warm_restart::{Arrays, FormerArrays};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -86,6 +87,38 @@ impl Names {
         let options = [profile.options.loose, profile.options.liberal].map(u8::from);
         let hash = stable_hash(timeouts.as_flattened().iter().chain(&options));
         self.profiles[usize::from(number) % PROFILES] = hash;
+    }
+
+    /// All hashes, for another router.
+    pub fn words(&self) -> impl Iterator<Item = &u64> {
+        self.vrfs.iter().chain(&self.zones).chain(&self.profiles)
+    }
+
+    /// The same, to write them.
+    pub fn words_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        self.vrfs.iter_mut().chain(&mut self.zones).chain(&mut self.profiles)
+    }
+
+    /// A flow with the numbers that these names have in `now`. The zone to which it is half open, which this process
+    /// has not counted, is left out.
+    ///
+    /// # Errors
+    /// Its VRF does not exist any more.
+    pub fn translate(&self, now: &Self, flow: &FormerFlow) -> Result<FormerFlow, LeftOut> {
+        let in_vrf = |key: FlowKey| self.key_in(now, key).ok_or(LeftOut::Vrf);
+        let zone = self.zone_in(now, (flow.zone_pair >> 8) as u8);
+        Ok(FormerFlow {
+            key: in_vrf(flow.key)?,
+            reply_key: flow.reply_key.map(in_vrf).transpose()?,
+            zone_pair: u16::from(zone) << 8,
+            class: self.class_in(now, flow.class),
+            ..*flow
+        })
+    }
+
+    /// A key in the VRF that has this name in `now`.
+    pub fn key_in(&self, now: &Self, key: FlowKey) -> Option<FlowKey> {
+        self.vrf_in(now, key.vrf).map(|vrf| FlowKey { vrf, ..key })
     }
 
     /// A class with the number in `now` of its profile. One that is gone has the defaults, until rules judge the flow.

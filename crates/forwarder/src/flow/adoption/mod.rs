@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use former::FormerFlows;
-pub use worker::adopt;
+pub use worker::{adopt, create};
 
 /// How long workers adopt flows: what is left then is left out, so that packets do not wait.
 pub const PATIENCE: Duration = Duration::from_secs(3);

@@ -43,6 +43,32 @@ pub fn adopt(
     }
 }
 
+/// Creates a flow that another process had, in the numbers and ticks of this one, with what it uses; its id. `epoch`:
+/// of rules that are in force no longer.
+///
+/// # Errors
+/// Why it is left out.
+pub fn create(
+    (flows, nat, epoch): (&Flows, &Nat, u16),
+    (side, worker): (&mut Side, &mut NatWorker),
+    flow: &FormerFlow,
+    now: Now,
+) -> Result<u32, LeftOut> {
+    side.check_former(flow, now)?;
+    let uses = match flow.reply_key {
+        None => None,
+        Some(reply) => {
+            let claimed = worker.claim((flows, nat), (flow, &reply), now);
+            Some(claimed.ok_or(LeftOut::Translation)?)
+        }
+    };
+    let id = side.adopt(flow, uses, epoch);
+    if let (None, Some(uses)) = (id, uses) {
+        worker.unclaim(flows, (flow, uses), now);
+    }
+    id.ok_or(LeftOut::Room)
+}
+
 struct Adopting<'a> {
     request: &'a Request,
     flows: &'a Flows,
@@ -106,25 +132,14 @@ impl Adopting<'_> {
 
     fn adopt_now(&mut self, flow: &FormerFlow) {
         match self.create(flow) {
-            Ok(()) => self.side.note_adopted(),
+            Ok(_) => self.side.note_adopted(),
             Err(why) => self.leave_out(why),
         }
     }
 
-    fn create(&mut self, flow: &FormerFlow) -> Result<(), LeftOut> {
-        self.side.check_former(flow, self.now)?;
-        let uses = match flow.reply_key {
-            None => None,
-            Some(reply) => {
-                let claimed = self.worker.claim((self.flows, self.nat), (flow, &reply), self.now);
-                Some(claimed.ok_or(LeftOut::Translation)?)
-            }
-        };
-        let is_there = self.side.adopt(flow, uses, self.epoch);
-        if let (false, Some(uses)) = (is_there, uses) {
-            self.worker.unclaim(self.flows, (flow, uses), self.now);
-        }
-        is_there.then_some(()).ok_or(LeftOut::Room)
+    fn create(&mut self, flow: &FormerFlow) -> Result<u32, LeftOut> {
+        let of_all = (self.flows, self.nat, self.epoch);
+        create(of_all, (&mut *self.side, &mut *self.worker), flow, self.now)
     }
 
     fn leave_out(&self, why: LeftOut) {

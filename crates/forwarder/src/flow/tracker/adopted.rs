@@ -39,8 +39,8 @@ impl Side {
     }
 
     /// Creates a flow that a former process had, with what it uses if it is translated. Limits count it and refuse
-    /// nothing. `epoch`: of rules that are in force no longer. Whether there was room.
-    pub fn adopt(&mut self, flow: &FormerFlow, uses: Option<Uses>, epoch: u16) -> bool {
+    /// nothing. `epoch`: of rules that are in force no longer. Its id; `None`: there is no room.
+    pub fn adopt(&mut self, flow: &FormerFlow, uses: Option<Uses>, epoch: u16) -> Option<u32> {
         let FormerFlow { class, flags, zone_pair, tcp, past, .. } = *flow;
         let new = NewFlow {
             epoch,
@@ -52,13 +52,13 @@ impl Side {
         };
         let timeout = self.profiles.timeouts[usize::from(class)];
         let look = past.seen.wrapping_add(timeout.min(1 << 30));
-        let Ok(Created::New(id)) = self.owner.adopt(&new, &past, look) else { return false };
+        let Ok(Created::New(id)) = self.owner.adopt(&new, &past, look) else { return None };
         if let Some(uses) = uses {
             self.flows.note_translated(true);
             self.note_uses(id, uses);
         }
         self.recount(id);
-        true
+        Some(id)
     }
 
     /// A flow was adopted.

@@ -12,7 +12,7 @@ use crate::flow::tcp::Tcp;
 use crate::flow::timeouts::Class;
 
 /// The flag of a flow that is spliced, or that has a gateway: its packets are no steady ones.
-pub(super) const SPLICED: u8 = 16;
+pub const SPLICED: u8 = 16;
 
 impl Side {
     /// Whether a flow, of whichever worker, is spliced.

@@ -62,7 +62,8 @@ impl Uses {
         }
     }
 
-    fn words(self) -> [u32; 2] {
+    /// Its spare words, without what the table adds.
+    pub fn words(self) -> [u32; 2] {
         let inbound = if self.is_inbound { INBOUND } else { 0 };
         let block = self.block.map(|id| (id + 1) | BLOCK);
         [self.number, self.mapping.map(|id| id + 1).or(block).unwrap_or(0) | inbound]

@@ -27,6 +27,9 @@ const PENDING: u8 = 4;
 /// The flag of a flow of which a packet has passed the pair of its zones, by the rules of its epoch.
 const PAIRED: u8 = 8;
 
+/// All of these.
+pub(super) const DECIDED: u8 = CONFIRMED | SUSPENDED | PENDING | PAIRED;
+
 /// The flags of a settled flow, among some.
 pub(super) const SETTLED: (u8, u8) = (CONFIRMED, CONFIRMED | SUSPENDED | PENDING);
 

@@ -227,6 +227,7 @@ pub(super) fn everything() -> v1::Desired {
         nat: Some(nat()),
         nptv6: Some(nptv6()),
         ipfix: Some(ipfix()),
+        flow_sync: Some(flow_sync()),
         flow_limits: Some(flow_limits()),
         punts: vec![punt("arp", 100), punt("nd", 0)],
     }
@@ -248,6 +249,17 @@ fn flow_limits() -> v1::FlowLimits {
 }
 
 /// A collector at which nobody listens.
+fn flow_sync() -> v1::FlowSync {
+    v1::FlowSync {
+        local_address: vec![127, 0, 0, 1],
+        local_port: 8_784,
+        partner_address: vec![127, 0, 0, 2],
+        partner_port: 8_784,
+        secret: "a secret of enough bytes".to_owned(),
+        minimum_age_s: 5,
+    }
+}
+
 fn ipfix() -> v1::Ipfix {
     let collector = v1::IpfixCollector {
         name: "nobody".into(),

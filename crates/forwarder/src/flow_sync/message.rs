@@ -1,0 +1,392 @@
+//! The items of a frame: flows, ends of flows, and what numbers mean.
+//!
+//! ```text
+//! 0  alive
+//! 1  names     the process that sends (8); hashes of VRFs, zones and profiles by their numbers: for records behind it
+//! 2  complete  the bulk was sent
+//! 3  end       key
+//! 4  flow      key, 1 or 0: whether a key of the replies follows, and what it uses;
+//!              class, flags, zone, owner, standby (1 each), seconds since the first and the last packet (4 each),
+//!              state of TCP (24), or of other protocols (4)
+//!
+//! key          4 or 6, protocol, VRF (2), ports (2 each), addresses (4 or 16 each)
+//! uses         number of the policy or mapping (4), bits (1)
+//! ```
+//!
+//! The first frame of each end has one item, alive: it proves that the end knows the secret. Integers are big-endian. A
+//! flow of TCP takes 55 bytes, translated 76, IPv6 79. Counters are not sent: each router counts what it has forwarded.
+
+use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::{FlowKey, FormerFlow, Past, TCP_WORDS, Tuple};
+use stoa_wire::protocol;
+
+use crate::flow::adoption::head::Names;
+use crate::flow::tracker::Uses;
+
+const ALIVE: u8 = 0;
+const NAMES: u8 = 1;
+const COMPLETE: u8 = 2;
+const END: u8 = 3;
+const FLOW: u8 = 4;
+/// Bits of what a flow uses.
+const MAPPING: u8 = 1;
+const BLOCK: u8 = 2;
+const INBOUND: u8 = 4;
+/// The most seconds since a packet.
+const SECONDS_MAX: u32 = 1 << 30;
+
+/// What the partner sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// It is there.
+    Alive,
+    /// Which process sends, and what its numbers mean.
+    Names(u64, Box<Names>),
+    /// The bulk was sent.
+    Complete,
+    /// A flow has ended.
+    End(FlowKey),
+    /// A flow.
+    Flow(Record),
+}
+
+/// A flow at a moment, with times in ticks of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The flow. Its counters are 0.
+    pub flow: FormerFlow,
+    /// The router that sends it has no packets of it either.
+    pub is_standby: bool,
+}
+
+/// The fewest bytes of an item that a worker gets.
+pub const ITEM_MIN: usize = 17;
+
+/// The frame has something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the partner sends what is no record")]
+pub struct Malformed;
+
+/// Appends that this end is there.
+pub fn put_alive(to: &mut Vec<u8>) {
+    to.push(ALIVE);
+}
+
+/// Appends that the bulk was sent.
+pub fn put_complete(to: &mut Vec<u8>) {
+    to.push(COMPLETE);
+}
+
+/// Appends which process sends, by a random number, and what its numbers mean.
+pub fn put_names(process: u64, names: &Names, to: &mut Vec<u8>) {
+    to.push(NAMES);
+    to.extend_from_slice(&process.to_be_bytes());
+    names.words().for_each(|word| to.extend_from_slice(&word.to_be_bytes()));
+}
+
+/// Appends the end of a flow.
+pub fn put_end(key: &FlowKey, to: &mut Vec<u8>) {
+    to.push(END);
+    put_key(key, to);
+}
+
+fn put_key(key: &FlowKey, to: &mut Vec<u8>) {
+    let mut head = |family: u8, protocol: u8, ports: [u16; 2]| {
+        to.extend_from_slice(&[family, protocol]);
+        [key.vrf, ports[0], ports[1]].iter().for_each(|it| to.extend_from_slice(&it.to_be_bytes()));
+    };
+    match key.tuple {
+        Tuple::Ip4(it) => {
+            head(4, it.protocol, [it.source_port, it.destination_port]);
+            to.extend_from_slice(&it.source.to_be_bytes());
+            to.extend_from_slice(&it.destination.to_be_bytes());
+        }
+        Tuple::Ip6(it) => {
+            head(6, it.protocol, [it.source_port, it.destination_port]);
+            to.extend_from_slice(&it.source.to_be_bytes());
+            to.extend_from_slice(&it.destination.to_be_bytes());
+        }
+    }
+}
+
+/// Appends a flow at tick `now`.
+pub fn put_flow(record: &Record, now: u32, to: &mut Vec<u8>) {
+    let Record { flow, is_standby } = record;
+    to.push(FLOW);
+    put_key(&flow.key, to);
+    to.push(flow.reply_key.is_some().into());
+    if let Some(reply) = &flow.reply_key {
+        put_key(reply, to);
+        let uses = Uses::of_words(flow.spare);
+        to.extend_from_slice(&uses.number.to_be_bytes());
+        let bits = [
+            (uses.mapping.is_some(), MAPPING),
+            (uses.block.is_some(), BLOCK),
+            (uses.is_inbound, INBOUND),
+        ];
+        to.push(bits.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum());
+    }
+    let zone = (flow.zone_pair >> 8) as u8;
+    to.extend_from_slice(&[flow.class, flow.flags, zone, flow.owner, (*is_standby).into()]);
+    // The clock of a worker may be ahead.
+    let ago = |tick: u32| now.wrapping_sub(tick).cast_signed().max(0).cast_unsigned();
+    let seen = ago(flow.past.seen).min(SECONDS_MAX - 1);
+    let start = ago(flow.past.start).clamp(seen, SECONDS_MAX - 1);
+    [start, seen].iter().for_each(|it| to.extend_from_slice(&it.to_be_bytes()));
+    let words = state_words(&flow.key);
+    flow.tcp.iter().take(words).for_each(|it| to.extend_from_slice(&it.to_be_bytes()));
+}
+
+/// How many words the state of a flow has.
+fn state_words(key: &FlowKey) -> usize {
+    let of = match key.tuple {
+        Tuple::Ip4(it) => it.protocol,
+        Tuple::Ip6(it) => it.protocol,
+    };
+    if of == protocol::TCP { TCP_WORDS } else { 1 }
+}
+
+/// Takes bytes from the front.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn byte(&mut self) -> Result<u8, Malformed> {
+        self.take().map(|[it]| it)
+    }
+
+    fn word(&mut self) -> Result<u32, Malformed> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    fn port(&mut self) -> Result<u16, Malformed> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    fn flag(&mut self) -> Result<bool, Malformed> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed),
+        }
+    }
+
+    fn key(&mut self) -> Result<FlowKey, Malformed> {
+        let [family, protocol] = self.take()?;
+        let (vrf, source_port, destination_port) = (self.port()?, self.port()?, self.port()?);
+        match family {
+            4 => {
+                let (source, destination) = (self.word()?, self.word()?);
+                let flow = Flow { source, destination, source_port, destination_port, protocol };
+                Ok(FlowKey::ip4(flow, vrf))
+            }
+            6 => {
+                let source = self.take().map(u128::from_be_bytes)?;
+                let destination = self.take().map(u128::from_be_bytes)?;
+                let flow = Flow { source, destination, source_port, destination_port, protocol };
+                Ok(FlowKey::ip6(flow, vrf))
+            }
+            _ => Err(Malformed),
+        }
+    }
+
+    fn flow(&mut self, now: u32) -> Result<Record, Malformed> {
+        let key = self.key()?;
+        let (mut reply_key, mut spare) = (None, [0; 2]);
+        if self.flag()? {
+            let reply = self.key()?;
+            let (number, bits) = (self.word()?, self.byte()?);
+            let is_twice = reply == key || reply == key.reversed();
+            // A flow that has a mapping holds no block itself.
+            let is_used = bits & !(MAPPING | BLOCK | INBOUND) == 0 && bits & 3 != MAPPING | BLOCK;
+            // Flows of two families are those of hosts that only their router knows.
+            if key.is_ip6() || reply.is_ip6() || is_twice || !is_used {
+                return Err(Malformed);
+            }
+            let id = |bit: u8| (bits & bit != 0).then_some(0);
+            let (mapping, block) = (id(MAPPING), id(BLOCK));
+            let is_inbound = bits & INBOUND != 0;
+            reply_key = Some(reply);
+            spare = Uses { number, mapping, block, is_inbound }.words();
+        }
+        let [class, flags, zone, owner] = self.take()?;
+        let is_standby = self.flag()?;
+        let (start, seen) = (self.word()?, self.word()?);
+        if start >= SECONDS_MAX || seen > start {
+            return Err(Malformed);
+        }
+        let mut tcp = [0; TCP_WORDS];
+        for word in tcp.iter_mut().take(state_words(&key)) {
+            *word = self.word()?;
+        }
+        let [start, seen] = [start, seen].map(|ago| now.wrapping_sub(ago));
+        let past = Past { start, seen, ..Past::default() };
+        let zone_pair = u16::from(zone) << 8;
+        let flow = FormerFlow { key, reply_key, class, flags, owner, zone_pair, tcp, past, spare };
+        Ok(Record { flow, is_standby })
+    }
+
+    fn item(&mut self, now: u32) -> Result<Item, Malformed> {
+        Ok(match self.byte()? {
+            ALIVE => Item::Alive,
+            NAMES => {
+                let process = self.take().map(u64::from_be_bytes)?;
+                let mut names = Box::<Names>::default();
+                for word in names.words_mut() {
+                    *word = self.take().map(u64::from_be_bytes)?;
+                }
+                Item::Names(process, names)
+            }
+            COMPLETE => Item::Complete,
+            END => Item::End(self.key()?),
+            FLOW => Item::Flow(self.flow(now)?),
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+/// Reads the items of a frame at tick `now`.
+///
+/// # Errors
+/// What follows is no item; those in front of it were read.
+pub fn read(items: &[u8], now: u32, mut each: impl FnMut(Item)) -> Result<(), Malformed> {
+    let mut bytes = Bytes(items);
+    while !bytes.0.is_empty() {
+        each(bytes.item(now)?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(is_ip6: bool) -> impl Strategy<Value = FlowKey> {
+        any::<([u128; 2], u16, u16, u8, u16)>().prop_map(move |(ends, from, to, kind, vrf)| {
+            let protocol = if kind < 128 { protocol::TCP } else { kind };
+            let [source, destination] = ends;
+            let (source_port, destination_port) = (from, to);
+            let six = Flow { source, destination, source_port, destination_port, protocol };
+            let [source, destination] = ends.map(|it| it as u32);
+            let four = Flow { source, destination, source_port, destination_port, protocol };
+            if is_ip6 { FlowKey::ip6(six, vrf) } else { FlowKey::ip4(four, vrf) }
+        })
+    }
+
+    fn record(now: u32) -> impl Strategy<Value = Record> {
+        let keys = prop_oneof![
+            (key(true), Just(None)),
+            (key(false), Just(None)),
+            (key(false), key(false).prop_map(Some))
+        ];
+        let rest = any::<([u8; 4], bool, [u32; TCP_WORDS], [u32; 2], [bool; 2], u32)>();
+        (keys, rest).prop_map(move |((key, reply_key), rest)| {
+            let ([class, flags, zone, owner], is_standby, mut tcp, ago, is, number) = rest;
+            tcp[state_words(&key)..].fill(0);
+            let seen = ago[0] % (SECONDS_MAX / 2);
+            let start = seen + ago[1] % (SECONDS_MAX / 2);
+            let past = Past {
+                start: now.wrapping_sub(start),
+                seen: now.wrapping_sub(seen),
+                ..Past::default()
+            };
+            let id = |is: bool| is.then_some(0);
+            let uses = Uses { number, mapping: id(is[0]), block: id(!is[0]), is_inbound: is[1] };
+            let spare = if reply_key.is_some() { uses.words() } else { [0; 2] };
+            let zone_pair = u16::from(zone) << 8;
+            let flow =
+                FormerFlow { key, reply_key, class, flags, owner, zone_pair, tcp, past, spare };
+            Record { flow, is_standby }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            now: u32, record in record(9), end in key(true), words in any::<[u64; 3]>(),
+        ) {
+            // Its times are those of another clock.
+            let mut moved = record;
+            let by = now.wrapping_sub(9);
+            moved.flow.past.start = record.flow.past.start.wrapping_add(by);
+            moved.flow.past.seen = record.flow.past.seen.wrapping_add(by);
+            let mut names = Box::<Names>::default();
+            names.words_mut().zip(words).for_each(|(to, word)| *to = word);
+            let mut bytes = Vec::new();
+            put_names(u64::from(now), &names, &mut bytes);
+            put_flow(&record, 9, &mut bytes);
+            put_alive(&mut bytes);
+            put_end(&end, &mut bytes);
+            put_complete(&mut bytes);
+            let mut items = Vec::new();
+            prop_assert_eq!(read(&bytes, now, |it| items.push(it)), Ok(()));
+            let expected =
+                [Item::Names(now.into(), names), Item::Flow(moved), Item::Alive, Item::End(end), Item::Complete];
+            prop_assert_eq!(&items[..], &expected[..]);
+            // Half an item is none.
+            let mut one = Vec::new();
+            put_flow(&record, 9, &mut one);
+            for length in 1..one.len() {
+                prop_assert_eq!(read(&one[..length], now, |_| {}), Err(Malformed));
+            }
+        }
+
+        #[test]
+        fn anything_is_read_without_harm(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..100), record in record(9),
+            changed: prop::sample::Index, value: u8,
+        ) {
+            let _ = read(&bytes, 1, |_| {});
+            // What is read is what was written, with whatever byte.
+            bytes.clear();
+            put_flow(&record, 9, &mut bytes);
+            let at = changed.index(bytes.len());
+            bytes[at] = value;
+            let mut first = None;
+            let _ = read(&bytes, 9, |item| first = first.take().or(Some(item)));
+            if let Some(Item::Flow(it)) = first {
+                let mut again = Vec::new();
+                put_flow(&it, 9, &mut again);
+                prop_assert_eq!(bytes.get(..again.len()), Some(&again[..]));
+            }
+        }
+    }
+
+    #[test]
+    fn records_have_the_sizes_of_the_page() {
+        let flow = |is_ip6: bool| {
+            let protocol = protocol::TCP;
+            let (source_port, destination_port) = (1, 2);
+            let six = Flow { source: 1, destination: 2, source_port, destination_port, protocol };
+            let four = Flow { source: 1, destination: 2, source_port, destination_port, protocol };
+            if is_ip6 { FlowKey::ip6(six, 0) } else { FlowKey::ip4(four, 0) }
+        };
+        let size = |key: FlowKey, reply_key: Option<FlowKey>| {
+            let flow = FormerFlow {
+                key,
+                reply_key,
+                class: 0,
+                flags: 0,
+                owner: 0,
+                zone_pair: 0,
+                tcp: [0; _],
+                past: Past::default(),
+                spare: [0; 2],
+            };
+            let mut bytes = Vec::new();
+            put_flow(&Record { flow, is_standby: false }, 0, &mut bytes);
+            bytes.len()
+        };
+        let reply = FlowKey { vrf: 1, ..flow(false) };
+        let sizes =
+            [size(flow(false), None), size(flow(false), Some(reply)), size(flow(true), None)];
+        assert_eq!(sizes, [55, 76, 79]);
+    }
+}

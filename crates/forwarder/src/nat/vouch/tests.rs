@@ -1,0 +1,142 @@
+//! What policies and mappings can have made.
+
+use std::sync::Arc;
+
+use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::{FlowKey, FormerFlow, Past};
+use stoa_wire::protocol;
+
+use super::super::backends::Backend;
+use super::super::statics::Statics;
+use super::super::{Allocation, Filtering, Prefix4};
+use super::*;
+
+const INSIDE: u32 = 0x0a00_0005;
+const SERVER: u32 = 0xc000_0207;
+const POOL: u32 = 0xcb00_7110;
+const FORWARDED: u32 = 0xcb00_7105;
+
+fn host(network: u32) -> Prefix4 {
+    Prefix4 { network, length: 32 }
+}
+
+fn nat() -> Nat {
+    let policy = Policy {
+        number: 7,
+        instance: 1,
+        interface: 1,
+        subscribers: vec![Prefix4 { network: 0x0a00_0000, length: 8 }],
+        exempt: Vec::new(),
+        pools: vec![Prefix4 { network: POOL, length: 28 }],
+        ports: (1024, 2047),
+        mapping: Mapping::EndpointIndependent,
+        filtering: Filtering::Address,
+        allocation: Allocation::Ports,
+        quota: None,
+        is_silent: false,
+        is_nat64: false,
+        algs: Vec::new(),
+        counts: Arc::default(),
+    };
+    let forward = Static {
+        number: 9,
+        instance: 1,
+        protocol: protocol::TCP,
+        internal: host(INSIDE),
+        external: host(FORWARDED),
+        ports: Some((8000, 80, 9)),
+        ..Static::default()
+    };
+    let backend = |number, address| Backend { number, address, first_port: 443, weight: 1 };
+    let shared = Static {
+        number: 10,
+        ports: Some((443, 443, 0)),
+        backends: [backend(11, INSIDE), backend(12, INSIDE + 1)].into(),
+        internal: Prefix4::default(),
+        ..forward.clone()
+    };
+    let statics = Statics::of(vec![forward, shared]);
+    let own_ports = vec![(0, POOL, protocol::TCP, 1030)];
+    Nat {
+        policies: vec![policy],
+        statics,
+        own_ports,
+        numbers: vec![7, 9, 10, 11, 12],
+        ..Nat::default()
+    }
+}
+
+fn key(from: (u32, u16), to: (u32, u16)) -> FlowKey {
+    let ((source, source_port), (destination, destination_port)) = (from, to);
+    let protocol = protocol::TCP;
+    FlowKey::ip4(Flow { source, destination, source_port, destination_port, protocol }, 0)
+}
+
+/// Whether a flow from inside (or outside) with these ends can be one of a number.
+fn can(number: u32, internal: (u32, u16), external: (u32, u16), is_inbound: bool) -> bool {
+    let remote = (SERVER, 4321);
+    let mapping = (number == 7).then_some(0);
+    let uses = Uses { number, mapping, block: None, is_inbound };
+    let (key, reply) = match is_inbound {
+        false => (key(internal, remote), key(remote, external)),
+        true => (key(remote, external), key(internal, remote)),
+    };
+    asks(key, reply, uses)
+}
+
+fn asks(key: FlowKey, reply: FlowKey, uses: Uses) -> bool {
+    let flow = FormerFlow {
+        key,
+        reply_key: Some(reply),
+        class: 0,
+        flags: 0,
+        owner: 0,
+        zone_pair: 0,
+        tcp: [0; _],
+        past: Past::default(),
+        spare: uses.words(),
+    };
+    nat().can_have_made(&flow, &reply)
+}
+
+#[test]
+fn a_policy_has_its_pool_and_its_subscribers() {
+    for is_inbound in [false, true] {
+        let by_policy = |internal, external| can(7, internal, external, is_inbound);
+        assert!(by_policy((INSIDE, 5000), (POOL + 3, 1024)));
+        // The inside address itself, another one, a port below, and one of the router.
+        assert!(!by_policy((INSIDE, 5000), (INSIDE, 1024)));
+        assert!(!by_policy((INSIDE, 5000), (POOL + 16, 1024)));
+        assert!(!by_policy((INSIDE, 5000), (POOL, 80)));
+        assert!(!by_policy((INSIDE, 5000), (POOL, 1030)));
+        assert!(!by_policy((SERVER, 5000), (POOL, 1024)), "no subscriber");
+    }
+    assert!(!can(8, (INSIDE, 5000), (POOL, 1024), false), "no such policy");
+}
+
+#[test]
+fn a_static_mapping_has_its_own_ends() {
+    for is_inbound in [false, true] {
+        let forwarded = |internal, external| can(9, internal, external, is_inbound);
+        assert!(forwarded((INSIDE, 8003), (FORWARDED, 83)));
+        assert!(!forwarded((INSIDE, 8003), (FORWARDED, 84)));
+        assert!(!forwarded((INSIDE + 1, 8003), (FORWARDED, 83)));
+        assert!(!forwarded((INSIDE, 8010), (FORWARDED, 90)));
+        assert!(can(12, (INSIDE + 1, 443), (FORWARDED, 443), is_inbound));
+        assert!(!can(12, (INSIDE, 443), (FORWARDED, 443), is_inbound));
+        assert!(!can(10, (INSIDE, 443), (FORWARDED, 443), is_inbound), "a backend has a number");
+    }
+}
+
+#[test]
+fn the_other_end_stays_what_it_is() {
+    let uses = Uses { number: 7, mapping: Some(0), block: None, is_inbound: false };
+    let sent = key((INSIDE, 5000), (SERVER, 80));
+    assert!(asks(sent, key((SERVER, 80), (POOL, 1024)), uses));
+    assert!(!asks(sent, key((SERVER, 81), (POOL, 1024)), uses));
+    assert!(!asks(sent, key((SERVER + 1, 80), (POOL, 1024)), uses));
+    // A host outside that has no mapping.
+    let inbound = Uses { mapping: None, is_inbound: true, ..uses };
+    let received = key((SERVER, 80), (POOL, 1024));
+    assert!(!asks(received, key((INSIDE, 5000), (SERVER, 80)), inbound));
+}
