@@ -32,6 +32,7 @@ pub mod neighbor;
 pub mod nodes;
 pub mod noop;
 pub mod nptv6;
+pub mod siit;
 pub mod output;
 pub mod pcp;
 pub mod plugin;

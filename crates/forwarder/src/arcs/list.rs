@@ -18,6 +18,7 @@ use crate::nat64;
 use crate::nodes::node;
 use crate::noop;
 use crate::nptv6;
+use crate::siit;
 use crate::output::interface_output;
 use crate::shared::Shared;
 
@@ -90,6 +91,17 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 (acl::EDGES4, acl::make_input4),
                 (&["ip4-reverse-path"], &["ip4-nat44-input"]),
             ),
+            // Behind access lists, which see packets as they are on the wire.
+            Feature {
+                node: node(
+                    siit::INPUT4_NODE,
+                    "makes IPv6 packets of received IPv4 packets to mapped addresses, without state",
+                    siit::EDGES4,
+                    siit::make_input4,
+                ),
+                after: &["ip4-acl-input"],
+                before: &[nat::INPUT_NODE],
+            },
             // Behind access lists, which see packets as they are on the wire, and before routes.
             Feature {
                 node: node(
@@ -202,6 +214,16 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                     "makes IPv4 packets of received IPv6 packets to the prefix of NAT64",
                     nat64::EDGES6,
                     nat64::make_input6,
+                ),
+                after: &["ip6-acl-input"],
+                before: &["ip6-policy"],
+            },
+            Feature {
+                node: node(
+                    siit::INPUT6_NODE,
+                    "makes IPv4 packets of received IPv6 packets to the prefix of SIIT, without state",
+                    siit::EDGES6,
+                    siit::make_input6,
                 ),
                 after: &["ip6-acl-input"],
                 before: &["ip6-policy"],
