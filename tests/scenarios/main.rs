@@ -44,6 +44,7 @@ mod mtu;
 mod nat44;
 mod nat44_services;
 mod nat64;
+mod siit;
 mod ndisc6;
 mod netfilter;
 mod nmap;

@@ -32,7 +32,6 @@ pub mod neighbor;
 pub mod nodes;
 pub mod noop;
 pub mod nptv6;
-pub mod siit;
 pub mod output;
 pub mod pcp;
 pub mod plugin;
@@ -40,6 +39,7 @@ pub mod protocols;
 pub mod punt;
 pub mod reports;
 pub mod shared;
+pub mod siit;
 pub mod tunnel;
 
 pub use control::{Error, Options, Prepared, audit, check};

@@ -34,7 +34,6 @@ use crate::nat::Nat;
 use crate::nat::mappings::RemotePeers;
 use crate::nat64::Nat64;
 use crate::nptv6::Nptv6;
-use crate::siit::Siit;
 use crate::pcp::PcpInterfaces;
 use crate::plugin::Part;
 use crate::punt::known_neighbors::KnownNeighbors;
@@ -42,6 +41,7 @@ use crate::punt::policer::Policers;
 use crate::punt::routing_peers::RoutingPeers;
 use crate::punt::subscriptions::Subscriptions;
 use crate::reports::Reports;
+use crate::siit::Siit;
 use crate::tunnel::table::Tunnels;
 
 /// A next hop that is not an adjacency: the code in `NextHop::Special`.

@@ -18,9 +18,9 @@ use crate::nat64;
 use crate::nodes::node;
 use crate::noop;
 use crate::nptv6;
-use crate::siit;
 use crate::output::interface_output;
 use crate::shared::Shared;
+use crate::siit;
 
 /// All arcs, with the features of this tree.
 pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[

@@ -11,9 +11,9 @@ use super::IcmpCause;
 use crate::addresses::Addresses;
 use crate::drops::Drop;
 use crate::nat64;
-use crate::siit;
 use crate::punt::Class;
 use crate::shared::Shared;
+use crate::siit;
 
 /// The edge to `ip4-origin` or `ip6-origin`.
 const ORIGIN: u16 = 0;

@@ -54,10 +54,7 @@ pub fn turn_back(
 
 /// The cause of an error about a packet that was IPv4 (`is_ip4`) when it failed, and is turned back to the family of
 /// its sender. `None`: nobody is answered.
-pub fn former_cause(
-    cause: IcmpCause,
-    (is_ip4, is_ip6_now): (bool, bool),
-) -> Option<IcmpCause> {
+pub fn former_cause(cause: IcmpCause, (is_ip4, is_ip6_now): (bool, bool)) -> Option<IcmpCause> {
     let growth = GROWTH as u16;
     Some(match (cause, is_ip4, is_ip6_now) {
         (IcmpCause::TooBig(mtu), true, true) => {

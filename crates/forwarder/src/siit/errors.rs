@@ -34,9 +34,7 @@ pub fn turn_back(
         true => back_to_ip6(domain, vector, lane),
         // Between two mapped hosts it was an IPv4 packet in between.
         false if has_crossed => back_to_ip4(domain, vector, lane),
-        false => {
-            back_to_ip4(domain, vector, lane).and_then(|()| back_to_ip6(domain, vector, lane))
-        }
+        false => back_to_ip4(domain, vector, lane).and_then(|()| back_to_ip6(domain, vector, lane)),
     };
     turned.ok_or(reason)?;
     vector.flags[lane] &= flags::TRACED | flags::COPY;

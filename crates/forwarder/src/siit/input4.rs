@@ -174,7 +174,8 @@ impl Input {
     fn count(&self, reader: &Reader, vector: &Vector, lanes: &LaneSet) {
         let table = self.shared.siit.read(reader);
         let (mut of, mut sum) = (Of::new(&self.shared, table, u32::MAX), (0, 0));
-        let write = |of: Of<'_>, sum| of.domain.iter().for_each(|it| it.count(self.worker, true, sum));
+        let write =
+            |of: Of<'_>, sum| of.domain.iter().for_each(|it| it.count(self.worker, true, sum));
         for_each(lanes, vector.len(), |lane| {
             if vector.rx_if[lane] != of.interface {
                 write(of, std::mem::take(&mut sum));
@@ -197,20 +198,21 @@ impl Input {
             return;
         }
         let length = u64::from(vector.length[lane]);
-        vector.next[lane] = match translate(cx, shared, domain, (&mut *vector, lane), &mut self.scratch) {
-            Ok(next) => {
-                domain.count(self.worker, true, (1, length));
-                match next {
-                    Some(next) => next,
-                    None => return,
+        vector.next[lane] =
+            match translate(cx, shared, domain, (&mut *vector, lane), &mut self.scratch) {
+                Ok(next) => {
+                    domain.count(self.worker, true, (1, length));
+                    match next {
+                        Some(next) => next,
+                        None => return,
+                    }
                 }
-            }
-            Err(Fate::Drop(reason)) => reason.next(),
-            Err(Fate::Answer(cause)) => {
-                vector.arg[lane] = cause.code();
-                ERROR4
-            }
-        };
+                Err(Fate::Drop(reason)) => reason.next(),
+                Err(Fate::Answer(cause)) => {
+                    vector.arg[lane] = cause.code();
+                    ERROR4
+                }
+            };
     }
 }
 

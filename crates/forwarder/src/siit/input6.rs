@@ -130,9 +130,9 @@ impl Input {
             if vector.rx_if[lane] != of.interface {
                 of = Of::new(shared, table, vector.rx_if[lane]);
             }
-            let is_other = of.domain.is_none_or(|it| {
-                destination & it.prefix.fixed() != it.prefix.network().to_bits()
-            });
+            let is_other = of
+                .domain
+                .is_none_or(|it| destination & it.prefix.fixed() != it.prefix.network().to_bits());
             *value = u32::from(is_other | (vector.flags[lane] & OTHERS != 0));
         }
         LaneSet::first_of(lanes).take_equal(&self.differs, 0)
@@ -207,7 +207,8 @@ impl Input {
     fn count(&self, reader: &Reader, vector: &Vector, lanes: &LaneSet) {
         let table = self.shared.siit.read(reader);
         let (mut of, mut sum) = (Of::new(&self.shared, table, u32::MAX), (0, 0));
-        let write = |of: Of<'_>, sum| of.domain.iter().for_each(|it| it.count(self.worker, false, sum));
+        let write =
+            |of: Of<'_>, sum| of.domain.iter().for_each(|it| it.count(self.worker, false, sum));
         for_each(lanes, vector.len(), |lane| {
             if vector.rx_if[lane] != of.interface {
                 write(of, std::mem::take(&mut sum));
@@ -264,7 +265,8 @@ fn translate(
     let identification = identifier.next(identifier.offset(to.to_bits()));
     // What an error quotes has come to the host.
     let quoted = |it| domain.to_host4(it);
-    let length = to_ip4(bytes, ((source, to), identification), quoted, &mut **first).map_err(fate)?;
+    let length =
+        to_ip4(bytes, ((source, to), identification), quoted, &mut **first).map_err(fate)?;
     let packet = first.get(..length).unwrap_or(&[]);
     let Some(ends) = domain.to_host6((source, to)) else {
         replace(vector, lane, packet)?;

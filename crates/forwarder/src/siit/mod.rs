@@ -18,6 +18,7 @@ pub use errors::turn_back;
 pub use input4::make_input4;
 pub use input6::make_input6;
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ pub const INPUT4_NODE: &str = "ip4-siit-input";
 pub const INPUT6_NODE: &str = "ip6-siit-input";
 
 /// Next nodes of [`INPUT4_NODE`] besides those of the arc: the first edges of `ip6-input`, and others.
-pub const EDGES4: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-lookup", "icmp4-error"];
+pub const EDGES4: &[&str] =
+    &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-lookup", "icmp4-error"];
 const TO_LOOKUP6: u16 = 3;
 const ERROR4: u16 = 4;
 /// Next nodes of [`INPUT6_NODE`] besides those of the arc.
@@ -72,6 +74,7 @@ impl Domain {
         let mut of4: Vec<(u128, u128)> =
             of4.map(|(network, mask)| (network.into(), u128::from(mask) | HIGH)).collect();
         let (of_mappings, of_kept) = of4.split_at_mut(mappings.len());
+        let of_kept: BTreeSet<_> = of_kept.iter().copied().collect();
         for it in of_mappings.iter_mut().filter(|it| of_kept.contains(it)) {
             // No address is in it.
             *it = (u128::MAX, u128::MAX);
@@ -169,7 +172,8 @@ mod tests {
 
     fn domain(kept: &[(u32, u32)]) -> Domain {
         let explicit = |ip4: (&str, u8), ip6: (&str, u8)| {
-            Mapping::explicit((ip4.0.parse().unwrap(), ip4.1), (ip6.0.parse().unwrap(), ip6.1)).unwrap()
+            Mapping::explicit((ip4.0.parse().unwrap(), ip4.1), (ip6.0.parse().unwrap(), ip6.1))
+                .unwrap()
         };
         let mappings = vec![
             explicit(("192.0.2.0", 24), ("2001:db8:a::", 64)),
@@ -202,7 +206,9 @@ mod tests {
     #[test]
     fn networks_that_are_kept_have_no_mapping() {
         let domain = domain(&[(ip4("192.0.2.7"), u32::MAX), (ip4("192.0.2.64"), u32::MAX << 6)]);
-        for (address, is_mapped) in [("192.0.2.7", false), ("192.0.2.8", true), ("192.0.2.70", false)] {
+        for (address, is_mapped) in
+            [("192.0.2.7", false), ("192.0.2.8", true), ("192.0.2.70", false)]
+        {
             assert_eq!(domain.mapped6(ip4(address)).is_some(), is_mapped, "{address}");
         }
     }

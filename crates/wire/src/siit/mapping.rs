@@ -40,14 +40,21 @@ const fn mask6(length: u8) -> u128 {
 impl Mapping {
     /// An explicit mapping; `None`: host bits, a length that no prefix has, or the suffix of IPv4 is longer than that
     /// of IPv6 (RFC 7757 section 3.2).
-    pub fn explicit((ip4, length4): (Ipv4Addr, u8), (ip6, length6): (Ipv6Addr, u8)) -> Option<Self> {
+    pub fn explicit(
+        (ip4, length4): (Ipv4Addr, u8),
+        (ip6, length6): (Ipv6Addr, u8),
+    ) -> Option<Self> {
         let (network4, network) = (ip4.to_bits(), ip6.to_bits());
         let is_right = length4 <= 32
             && length6 <= 128
             && 32 - length4 <= 128 - length6
             && network4 & !mask4(length4) == 0
             && network & !mask6(length6) == 0;
-        is_right.then_some(Self { network4, length4, to: To::Explicit { network, length: length6 } })
+        is_right.then_some(Self {
+            network4,
+            length4,
+            to: To::Explicit { network, length: length6 },
+        })
     }
 
     /// An IPv4 prefix in a prefix of RFC 6052: of hosts with IPv4-translatable addresses. `None`: host bits, or a
@@ -66,6 +73,19 @@ impl Mapping {
     /// The length of its IPv4 prefix.
     pub const fn length4(&self) -> u8 {
         self.length4
+    }
+
+    /// Its IPv6 prefix, or that of RFC 6052 in which its addresses are as a whole.
+    pub fn prefix6(&self) -> (Ipv6Addr, u8) {
+        match self.to {
+            To::Explicit { network, length } => (Ipv6Addr::from_bits(network), length),
+            To::Embedded(prefix) => (prefix.network(), prefix.length()),
+        }
+    }
+
+    /// Whether its addresses are as a whole in a prefix of RFC 6052.
+    pub const fn is_embedded(&self) -> bool {
+        matches!(self.to, To::Embedded(_))
     }
 
     /// The network and the mask of its IPv6 addresses. Some bits of the mask may be 0 before others that are 1: bits 64
@@ -150,7 +170,8 @@ mod tests {
         assert_eq!(of(("192.0.2.0", 24), ("2001:db8::1", 64)), None);
         assert_eq!(of(("192.0.2.0", 33), ("2001:db8::", 64)), None);
         assert_eq!(of(("192.0.2.0", 24), ("2001:db8::", 129)), None);
-        let of = |address: &str| Mapping::embedded((address.parse().unwrap(), 24), Prefix::WELL_KNOWN);
+        let of =
+            |address: &str| Mapping::embedded((address.parse().unwrap(), 24), Prefix::WELL_KNOWN);
         assert_eq!((of("192.0.2.1"), of("192.0.2.0").is_some()), (None, true));
     }
 
