@@ -158,7 +158,8 @@ fn traceroute_and_path_mtu_discovery_work_across() -> Result<()> {
         let printed = command.deadline(Duration::from_secs(30)).run()?.stdout;
         assert!(printed.contains(&format!("Resume: {mtu} hops 2")), "{printed}");
     }
-    let size = curl(scenario.host("host-b"), "/large", &["-o", "/dev/null", "-w", "%{size_download}"])?;
+    let size =
+        curl(scenario.host("host-b"), "/large", &["-o", "/dev/null", "-w", "%{size_download}"])?;
     assert_eq!(size, LARGE.to_string());
     scenario.end()
 }

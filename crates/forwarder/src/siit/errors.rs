@@ -39,7 +39,7 @@ pub fn turn_back(
     turned.ok_or(reason)?;
     vector.flags[lane] &= flags::TRACED | flags::COPY;
     if has_crossed {
-        vector.arg[lane] = former_cause(cause, (is_ip4, !is_ip4)).ok_or(reason)?.code();
+        vector.arg[lane] = former_cause(cause, (is_ip4, is_ip4)).ok_or(reason)?.code();
     }
     Ok(has_crossed)
 }

@@ -77,8 +77,14 @@ fn prefix_pairs(pairs: &[NptPrefixState]) -> Table {
 
 /// Policies without state (SIIT), and what was translated.
 fn stateless(policies: &[SiitPolicyState]) -> Table {
-    let columns =
-        ["stateless policy", "VRF", "prefix", ">mappings", ">to mapped hosts", ">from mapped hosts"];
+    let columns = [
+        "stateless policy",
+        "VRF",
+        "prefix",
+        ">mappings",
+        ">to mapped hosts",
+        ">from mapped hosts",
+    ];
     let mut table = table(&columns);
     for state in policies {
         let Some(policy) = &state.policy else { continue };
