@@ -22,6 +22,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use stoa_tables::flow_table::Tuple;
 use stoa_wire::siit::{Ends4, Ends6, Mapping, Prefix};
 use table::ByMask;
 
@@ -152,17 +153,14 @@ impl Siit {
         self.domains.get(at).map(|it| &**it)
     }
 
-    /// Whether packets of a VRF to an IPv4 address are translated.
+    /// Whether packets of a VRF with these ends are translated.
     #[inline]
-    pub fn translates4(&self, vrf: u32, destination: u32) -> bool {
-        self.of_vrf(vrf).is_some_and(|it| it.mapped6(destination).is_some())
-    }
-
-    /// Whether packets of a VRF to an IPv6 address are translated.
-    #[inline]
-    pub fn translates6(&self, vrf: u32, destination: u128) -> bool {
-        let of_vrf = self.of_vrf(vrf);
-        of_vrf.is_some_and(|it| it.prefix.extract(Ipv6Addr::from_bits(destination)).is_some())
+    pub fn translates(&self, vrf: u32, ends: &Tuple) -> bool {
+        let Some(domain) = self.of_vrf(vrf) else { return false };
+        match ends {
+            Tuple::Ip4(it) => domain.mapped6(it.destination).is_some(),
+            Tuple::Ip6(it) => domain.prefix.extract(Ipv6Addr::from_bits(it.destination)).is_some(),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Address translation: policies and static mappings.
 
+mod siit;
+
 use std::io::Write;
 
 use comfy_table::{Cell, CellAlignment, Table};
@@ -9,7 +11,7 @@ use stoa_api::text::ip_text;
 use stoa_api::v1::{
     ListNatReply, ListNatRequest, NatAddressState, NatBackend, NatFilteringType, NatMapping,
     NatMappingType, NatPolicy, NatPolicyState, NatPortQuota, NatStaticState, NptPrefixState,
-    PortRange, Prefix, SiitPolicyState,
+    PortRange, Prefix,
 };
 
 use super::{count, number, table, write};
@@ -37,7 +39,7 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         if !reply.prefixes.is_empty() {
             writeln!(out)?;
         }
-        write(&stateless(&reply.stateless), out)?;
+        write(&siit::policies(&reply.stateless), out)?;
     }
     if !has_nat44 {
         return Ok(());
@@ -70,32 +72,6 @@ fn prefix_pairs(pairs: &[NptPrefixState]) -> Table {
             Cell::new(text(&pair.external).unwrap_or_default()),
             count(state.out_packets),
             count(state.in_packets),
-        ]);
-    }
-    table
-}
-
-/// Policies without state (SIIT), and what was translated.
-fn stateless(policies: &[SiitPolicyState]) -> Table {
-    let columns = [
-        "stateless policy",
-        "VRF",
-        "prefix",
-        ">mappings",
-        ">to mapped hosts",
-        ">from mapped hosts",
-    ];
-    let mut table = table(&columns);
-    for state in policies {
-        let Some(policy) = &state.policy else { continue };
-        let prefix = policy.prefix.as_ref().map(ToString::to_string);
-        table.add_row(vec![
-            Cell::new(format!("{}/{}", policy.instance, policy.policy)),
-            Cell::new(if policy.vrf.is_empty() { "default" } else { &policy.vrf }),
-            Cell::new(prefix.unwrap_or_default()),
-            count(state.mappings),
-            count(state.in_packets),
-            count(state.out_packets),
         ]);
     }
     table
@@ -394,23 +370,12 @@ fn to_json(reply: &ListNatReply) -> Value {
             "in": direction(state.in_packets, state.in_bytes),
         }))
     };
-    let stateless = |state: &SiitPolicyState| {
-        let policy = state.policy.as_ref()?;
-        Some(json!({
-            "instance": policy.instance, "policy": policy.policy, "vrf": policy.vrf,
-            "prefix": policy.prefix.as_ref().map(ToString::to_string),
-            "exempt": texts(&policy.kept), "error_interface": policy.error_interface,
-            "mappings": state.mappings,
-            "in": direction(state.in_packets, state.in_bytes),
-            "out": direction(state.out_packets, state.out_bytes),
-        }))
-    };
     json!({
         "policies": reply.policies.iter().filter_map(policy).collect::<Vec<_>>(),
         "mappings": reply.mappings.iter().filter_map(mapping).collect::<Vec<_>>(),
         "addresses": reply.addresses.iter().map(address).collect::<Vec<_>>(),
         "prefixes": reply.prefixes.iter().filter_map(pair).collect::<Vec<_>>(),
-        "stateless": reply.stateless.iter().filter_map(stateless).collect::<Vec<_>>(),
+        "stateless": reply.stateless.iter().filter_map(siit::to_json).collect::<Vec<_>>(),
         "flows": reply.flows, "flow_limit": reply.flow_limit,
         "dynamic_mappings": reply.dynamic_mappings, "mapping_limit": reply.mapping_limit,
         "out": direction(reply.out_packets, reply.out_bytes),

@@ -97,7 +97,9 @@ fn wrong_mappings_are_refused() {
 #[test]
 fn wrong_prefixes_are_refused() {
     let mut two = siit(&[MAPPING]);
-    two["policy"][0]["nat64-prefixes"][1] = json!({ "nat64-prefix": "64:ff9b::/96" });
+    two["policy"][0]["nat64-prefixes"] = json!([
+        { "nat64-prefix": "2001:db8:46::/96" }, { "nat64-prefix": "64:ff9b::/96" },
+    ]);
     wrong(&json!([two]), "policy[id='1']/nat64-prefixes", "2 prefixes stand for all of IPv4");
     let mut none = siit(&[MAPPING]);
     none["policy"][0].as_object_mut().unwrap().remove("nat64-prefixes");

@@ -193,14 +193,9 @@ fn judged<'a, F: Family>(
 /// Whether the packet becomes one of the other family. With NAT64 its flow is that of NAT44, and answers come to that
 /// one. With SIIT answers have the other family where they are received.
 fn changes_family(task: &Task<'_>, vrf: u32, key: &FlowKey) -> bool {
-    let siit = task.shared.siit.read(task.reader);
-    match &key.tuple {
-        Tuple::Ip4(it) => siit.translates4(vrf, it.destination),
-        Tuple::Ip6(it) => {
-            task.shared.nat64.read(task.reader).translates(vrf, it.destination)
-                || siit.translates6(vrf, it.destination)
-        }
-    }
+    let nat64 = task.shared.nat64.read(task.reader);
+    matches!(&key.tuple, Tuple::Ip6(it) if nat64.translates(vrf, it.destination))
+        || task.shared.siit.read(task.reader).translates(vrf, &key.tuple)
 }
 
 /// A stateful rule accepts the packet.
