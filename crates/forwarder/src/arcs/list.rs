@@ -119,16 +119,14 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 (nat64::EDGES4, nat64::make_input4),
                 (&[], &[nat::VRF_NODE]),
             ),
-            Feature {
-                node: node(
+            translation(
+                (
                     nat::VRF_NODE,
                     "routes translated IPv4 packets whose destination is in another VRF",
-                    nat::vrfs::EDGES,
-                    nat::vrfs::make,
                 ),
-                after: &[],
-                before: &["ip4-policy"],
-            },
+                (nat::vrfs::EDGES, nat::vrfs::make),
+                (&[], &["ip4-policy"]),
+            ),
             does_nothing("ip4-noop", noop::make_ip4),
             passive(
                 ("ip4-flow-hash", "asks for the flow of each packet: measures the cost"),
