@@ -4,14 +4,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use stoa_lab::measure::ping;
-use stoa_lab::{Background, Configuration, Host, Result, Router, Tool, Topology, stoa_binary};
-use stoa_scenarios::{Scenario, side};
+use stoa_lab::{
+    Background, Configuration, Host, NextHop, Result, Router, Scratch, Tool, Topology, stoa_binary,
+    wait_until,
+};
+use stoa_scenarios::{PATIENT, Scenario, side};
+
+use crate::nat64::clat::tayga;
 
 const PREFIX: &str = "2001:db8:46::/96";
 /// host-a (2001:db8:1::2) as IPv4 hosts see it.
 const SERVER: &str = "192.0.2.1";
 /// host-b (198.18.2.2) as mapped hosts see it.
 const CLIENT: &str = "2001:db8:46::c612:202";
+/// A program behind tayga as IPv4 hosts see it.
+const PROGRAM: &str = "192.0.2.4";
 const PORT: u16 = 8000;
 /// Bytes of a large answer.
 const LARGE: usize = 20_000_000;
@@ -55,7 +62,9 @@ fn begin(mtu: u32) -> Result<(Scenario, Background)> {
     inside.ip(&["-6", "route", "replace", PREFIX, "via", "2001:db8:1::1"])?;
     outside.ip(&["-6", "addr", "flush", "scope", "global"])?;
     outside.ip(&["route", "replace", "192.0.2.0/24", "via", "198.18.2.1"])?;
-    let mut made = Configuration::new(&sides);
+    // tayga on host-a stands for a program with IPv4 alone.
+    let clat = ("2001:db8:c1a7::/64", NextHop::Via("2001:db8:1::2"));
+    let mut made = Configuration::new(&sides).route(clat.0, clat.1);
     made.interface("host-a").as_object_mut().and_then(|it| it.remove("ietf-ip:ipv4"));
     made.interface("host-b")["ietf-ip:ipv4"]["mtu"] = json!(mtu);
     let mut configuration = made.json();
@@ -63,7 +72,10 @@ fn begin(mtu: u32) -> Result<(Scenario, Background)> {
         "id": 1,
         "external-realm": { "external-interface": "host-b" },
         "nat64-prefixes": [{ "nat64-prefix": PREFIX }],
-        "eam": [{ "ipv4-prefix": format!("{SERVER}/32"), "ipv6-prefix": "2001:db8:1::2/128" }],
+        "eam": [
+            { "ipv4-prefix": format!("{SERVER}/32"), "ipv6-prefix": "2001:db8:1::2/128" },
+            { "ipv4-prefix": format!("{PROGRAM}/32"), "ipv6-prefix": "2001:db8:c1a7::4/128" },
+        ],
     });
     let instance = json!({ "id": 46, "type": "ietf-nat:siit", "policy": [policy] });
     configuration["ietf-nat:nat"] = json!({ "instances": { "instance": [instance] } });
@@ -123,7 +135,7 @@ fn an_ip4_client_reaches_a_server_with_ip6_alone() -> Result<()> {
     assert!(iperf(&scenario, ("host-b", "host-a", SERVER))? > 0.0);
     let shown = scenario.router.show("nat")?;
     let policy = &shown["stateless"][0];
-    assert_eq!((&policy["prefix"], &policy["mappings"]), (&json!(PREFIX), &json!(1)), "{shown}");
+    assert_eq!((&policy["prefix"], &policy["mappings"]), (&json!(PREFIX), &json!(2)), "{shown}");
     assert!(policy["in"]["packets"].as_u64() > Some(100), "{shown}");
     let flows: Value = scenario.router.show("flows")?;
     assert!(!flows.to_string().contains("192.0.2.1"), "{flows}");
@@ -161,5 +173,29 @@ fn traceroute_and_path_mtu_discovery_work_across() -> Result<()> {
     let size =
         curl(scenario.host("host-b"), "/large", &["-o", "/dev/null", "-w", "%{size_download}"])?;
     assert_eq!(size, LARGE.to_string());
+    scenario.end()
+}
+
+/// Two translators without state, tayga and Stoa: IPv4 at both ends, and each end begins.
+#[test]
+fn tayga_is_the_other_translator() -> Result<()> {
+    let (scenario, _server) = begin(1500)?;
+    let (inside, outside) = (scenario.host("host-a"), scenario.host("host-b"));
+    let scratch = Scratch::new()?;
+    let _tayga = tayga(inside, &scratch, PREFIX)?;
+    let client = "198.18.2.2".parse().expect("an address");
+    // tayga loses packets until it is ready.
+    wait_until("tayga translates", Duration::from_secs(20), || {
+        match ping(inside, client, 1, &["-W", "1"]) {
+            Ok(pings) if pings.all() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })?;
+    let pings = ping(inside, client, 3, PATIENT)?;
+    assert!(pings.all(), "{pings:?}");
+    let pings = ping(outside, PROGRAM.parse().expect("an address"), 3, PATIENT)?;
+    assert!(pings.all(), "{pings:?}");
+    assert!(iperf(&scenario, ("host-a", "host-b", "198.18.2.2"))? > 0.0);
+    assert!(iperf(&scenario, ("host-b", "host-a", PROGRAM))? > 0.0);
     scenario.end()
 }

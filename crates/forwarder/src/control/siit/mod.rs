@@ -1,10 +1,12 @@
 //! Translation without state: publishes the mappings to the workers, and reports what they have translated.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use stoa_api::audit::{self, Tally};
 use stoa_api::v1;
+use stoa_wire::siit::Mapping;
 
 use super::apply::ApplyError;
 use super::capability::{Capability, Start, Step, Verbs};
@@ -175,14 +177,13 @@ fn kept(policy: &SiitPolicy, desired: &DesiredState) -> Vec<(u32, u32)> {
     }
     kept.sort_unstable();
     kept.dedup();
-    let is_mapped = |it: &(u32, u32)| {
-        let mut of = policy.mappings.iter().map(stoa_wire::siit::Mapping::ip4);
-        of.any(|(network, mask)| it.0 & mask == network || network & it.1 == it.0)
-    };
-    // Others are never looked up, and cost memory. With many mappings it would take longer to find them.
-    if policy.mappings.len() <= 16 {
-        kept.retain(is_mapped);
-    }
+    // Others are never asked for, and each change of one would make new tables.
+    let mapped: BTreeSet<(u32, u32)> = policy.mappings.iter().map(Mapping::ip4).collect();
+    let masks: BTreeSet<u32> = mapped.iter().map(|it| it.1).collect();
+    kept.retain(|(network, mask)| {
+        let mut shorter = masks.iter().filter(|it| **it & mask == **it);
+        shorter.any(|it| mapped.contains(&(network & it, *it)))
+    });
     kept
 }
 
