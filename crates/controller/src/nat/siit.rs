@@ -123,7 +123,7 @@ fn policy<'a>(
     let (interface, vrf) = external.map_or(("", ""), |(name, of)| (name, of.vrf.as_str()));
     let (prefix, mut mappings) = prefixes(given, &path, errors);
     mappings.extend(given.eam.iter().filter_map(|it| explicit(it, &path, errors)));
-    if mappings.is_empty() && prefix.is_some() {
+    if mappings.is_empty() && given.eam.is_empty() && prefix.is_some() {
         errors.add(
             format!("{path}/eam"),
             "no host has an IPv4 address: the policy has no mapping",
