@@ -9,7 +9,6 @@ use stoa_wire::siit::{Ends4, Ends6, Prefix, to_ip4, to_ip6};
 use stoa_wire::{ipv4, ipv6};
 
 const OUT: usize = 10_000;
-const MTUS: (u32, u32) = (1500, 1500);
 
 fn four((source, destination): Ends6) -> Option<Ends4> {
     let of = |it: Ipv6Addr| Some(Ipv4Addr::from_bits(it.to_bits() as u32));
@@ -24,18 +23,18 @@ fn six((source, destination): Ends4) -> Option<Ends6> {
 fuzz_target!(|bytes: &[u8]| {
     let mut out = [0; OUT];
     let ends4 = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 2));
-    if let Ok(length) = to_ip4(bytes, (ends4, 7), (four, MTUS), &mut out) {
+    if let Ok(length) = to_ip4(bytes, (ends4, 7), four, &mut out) {
         let packet = ipv4::check(&out[..length]).expect("a valid packet");
         assert_eq!((packet.source(), packet.destination()), ends4);
         let mut back = [0; OUT];
         let ends6 = six(ends4).expect("addresses");
-        let _ = to_ip6(&out[..length], ends6, (six, MTUS), &mut back);
+        let _ = to_ip6(&out[..length], ends6, six, &mut back);
     }
     let ends6 = six(ends4).expect("addresses");
-    if let Ok(length) = to_ip6(bytes, ends6, (six, MTUS), &mut out) {
+    if let Ok(length) = to_ip6(bytes, ends6, six, &mut out) {
         let packet = ipv6::check(&out[..length]).expect("a valid packet");
         assert_eq!((packet.source(), packet.destination()), ends6);
         let mut back = [0; OUT];
-        let _ = to_ip4(&out[..length], (ends4, 7), (four, MTUS), &mut back);
+        let _ = to_ip4(&out[..length], (ends4, 7), four, &mut back);
     }
 });
