@@ -48,8 +48,8 @@ pub fn turn_back(
 fn back_to_ip6(domain: &Domain, vector: &mut Vector, lane: usize) -> Option<()> {
     let mut scratch = [0; JUMBO];
     let bytes = vector.bytes(lane);
-    let ends = domain.from_host6(ends4(bytes)?)?;
-    let length = to_ip6(bytes, ends, |it| domain.to_host6(it), &mut scratch).ok()?;
+    let ends = domain.sent6(ends4(bytes)?)?;
+    let length = to_ip6(bytes, ends, |it| domain.received6(it), &mut scratch).ok()?;
     replace(vector, lane, scratch.get(..length)?).ok()
 }
 
@@ -57,7 +57,7 @@ fn back_to_ip6(domain: &Domain, vector: &mut Vector, lane: usize) -> Option<()> 
 fn back_to_ip4(domain: &Domain, vector: &mut Vector, lane: usize) -> Option<()> {
     let mut scratch = [0; JUMBO];
     let bytes = vector.bytes(lane);
-    let ends = domain.to_host4(ends6(bytes)?)?;
-    let length = to_ip4(bytes, (ends, 0), |it| domain.from_host4(it), &mut scratch).ok()?;
+    let ends = domain.received4(ends6(bytes)?)?;
+    let length = to_ip4(bytes, (ends, 0), |it| domain.sent4(it), &mut scratch).ok()?;
     replace(vector, lane, scratch.get(..length)?).ok()
 }

@@ -226,10 +226,10 @@ fn translate(
     let bytes = vector.bytes(lane);
     let old = ends4(bytes).ok_or(Fate::Drop(Drop::SiitMalformed))?;
     let may_come = is_host4(old.0) && domain.prefix.may_have(old.0);
-    let ends = domain.to_host6(old).filter(|_| may_come).ok_or(Fate::Drop(Drop::SiitAddress))?;
+    let ends = domain.received6(old).filter(|_| may_come).ok_or(Fate::Drop(Drop::SiitAddress))?;
     let former = Former::of(bytes);
     // What an error quotes has come from the host.
-    let length = to_ip6(bytes, ends, |it| domain.from_host6(it), scratch).map_err(fate)?;
+    let length = to_ip6(bytes, ends, |it| domain.sent6(it), scratch).map_err(fate)?;
     let packet = scratch.get(..length).unwrap_or(&[]);
     go_on(cx, (shared, domain.vrf), (vector, lane), (packet, former), |it| mark(it, lane))
 }

@@ -264,17 +264,17 @@ fn translate(
     let source = source.ok_or(Fate::Drop(Drop::SiitSource))?;
     let identification = identifier.next(identifier.offset(to.to_bits()));
     // What an error quotes has come to the host.
-    let quoted = |it| domain.to_host4(it);
+    let quoted = |it| domain.received4(it);
     let length =
         to_ip4(bytes, ((source, to), identification), quoted, &mut **first).map_err(fate)?;
     let packet = first.get(..length).unwrap_or(&[]);
-    let Some(ends) = domain.to_host6((source, to)) else {
+    let Some(ends) = domain.received6((source, to)) else {
         replace(vector, lane, packet)?;
         mark(vector, lane);
         return Ok(TO_LOOKUP4);
     };
     // What an error quotes has come from the host.
-    let quoted = |it| domain.from_host6(it);
+    let quoted = |it| domain.sent6(it);
     let length = to_ip6(packet, ends, quoted, &mut **second).map_err(fate)?;
     replace(vector, lane, second.get(..length).unwrap_or(&[]))?;
     mark(vector, lane);

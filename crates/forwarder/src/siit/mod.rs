@@ -99,26 +99,26 @@ impl Domain {
         Some(mapping.to_ip4(address))
     }
 
-    /// Ends of a packet from a mapped host.
-    fn from_host4(&self, (source, destination): Ends6) -> Option<Ends4> {
+    /// Ends of a packet that a mapped host has sent.
+    fn sent4(&self, (source, destination): Ends6) -> Option<Ends4> {
         let source = self.mapped4(source.to_bits())?;
         Some((source.into(), self.prefix.extract(destination)?))
     }
 
-    /// Ends of a packet to a mapped host.
-    fn to_host4(&self, (source, destination): Ends6) -> Option<Ends4> {
+    /// Ends of a packet to a mapped host, as it receives or was sent it.
+    fn received4(&self, (source, destination): Ends6) -> Option<Ends4> {
         let destination = self.mapped4(destination.to_bits())?;
         Some((self.prefix.extract(source)?, destination.into()))
     }
 
-    /// Ends of a packet from a mapped host.
-    fn from_host6(&self, (source, destination): Ends4) -> Option<Ends6> {
+    /// Ends of a packet that a mapped host has sent.
+    fn sent6(&self, (source, destination): Ends4) -> Option<Ends6> {
         let source = self.mapped6(source.to_bits())?;
         Some((source.into(), self.prefix.embed(destination)))
     }
 
-    /// Ends of a packet to a mapped host.
-    fn to_host6(&self, (source, destination): Ends4) -> Option<Ends6> {
+    /// Ends of a packet to a mapped host, as it receives or was sent it.
+    fn received6(&self, (source, destination): Ends4) -> Option<Ends6> {
         let destination = self.mapped6(destination.to_bits())?;
         Some((self.prefix.embed(source), destination.into()))
     }
