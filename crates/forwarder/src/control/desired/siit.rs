@@ -193,8 +193,11 @@ mod tests {
         Some(v1::Prefix { address, length })
     }
 
-    fn of(mappings: &[((&str, u32), (&str, u32), bool)]) -> v1::SiitPolicy {
-        let mapping = |it: &((&str, u32), (&str, u32), bool)| v1::SiitMapping {
+    /// Both prefixes, and whether that of IPv6 is one of RFC 6052.
+    type Given<'a> = ((&'a str, u32), (&'a str, u32), bool);
+
+    fn of(mappings: &[Given<'_>]) -> v1::SiitPolicy {
+        let mapping = |it: &Given<'_>| v1::SiitMapping {
             ip4: prefix(it.0.0, it.0.1),
             ip6: prefix(it.1.0, it.1.1),
             embedded: it.2,
