@@ -65,6 +65,7 @@ mod router_ping;
 mod routing_bird;
 mod routing_frr;
 mod second_run;
+mod siit;
 mod slow_path;
 mod software_rss;
 mod syn_cookies;

@@ -1,6 +1,6 @@
 //! NAT64 with the tools that people use: a host with IPv6 alone reaches a server with IPv4 alone.
 
-mod clat;
+pub mod clat;
 mod dns64;
 
 use std::time::Duration;

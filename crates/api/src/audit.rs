@@ -19,8 +19,8 @@ pub use desired::desired;
 pub use entries::{
     BFD_INTERVAL_US, BFD_MULTIPLIER, FLOW_PREFIXES, TUNNEL_HOP_LIMIT, acl_rule, address,
     bfd_session, flow_limits, flow_sync, interface, ipfix, nat_mapping, nat_policy, neighbor,
-    npt_prefix, plugin, port, punt, router_advertisement, router_discovery, rule, static_route,
-    tunnel, virtual_router, vrf, zone_pair,
+    npt_prefix, plugin, port, punt, router_advertisement, router_discovery, rule, siit_policy,
+    static_route, tunnel, virtual_router, vrf, zone_pair,
 };
 pub use settings::{
     FLOW_LIMIT_MAX, LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers,
@@ -72,6 +72,10 @@ pub enum Kind {
     NatMappings,
     /// Pairs of prefixes that are translated.
     NptPrefixes,
+    /// Policies of translation without state.
+    SiitPolicies,
+    /// Their mappings.
+    SiitMappings,
     /// Export by IPFIX: one entry.
     Ipfix,
     /// Limits of flows: one entry.
@@ -90,7 +94,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::Workers,
         Self::Limits,
         Self::Logging,
@@ -111,6 +115,8 @@ impl Kind {
         Self::NatPolicies,
         Self::NatMappings,
         Self::NptPrefixes,
+        Self::SiitPolicies,
+        Self::SiitMappings,
         Self::Ipfix,
         Self::FlowLimits,
         Self::FlowSync,
@@ -143,6 +149,8 @@ impl Kind {
             Self::NatPolicies => "nat-policies",
             Self::NatMappings => "nat-mappings",
             Self::NptPrefixes => "nptv6-prefixes",
+            Self::SiitPolicies => "siit-policies",
+            Self::SiitMappings => "siit-mappings",
             Self::Ipfix => "ipfix",
             Self::FlowLimits => "flow-limits",
             Self::FlowSync => "flow-sync",

@@ -13,6 +13,11 @@ pub const PREFIX_PAIRS: usize = 255;
 /// The longest prefix of a pair: RFC 6296 needs the words behind it.
 pub const PREFIX_LENGTH_MOST: u32 = 64;
 
+/// The most mappings of translation without state (SIIT) of all instances.
+pub const SIIT_MAPPINGS: usize = 16_384;
+/// The most IPv4 prefixes of a policy of it that are not translated.
+pub const SIIT_KEPT: usize = 1_024;
+
 /// The most static mappings of all instances.
 pub const MAPPINGS: usize = 65_536;
 

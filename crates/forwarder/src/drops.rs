@@ -185,6 +185,13 @@ reasons! {
     Nat64QuotedTruncated "nat64-quoted-truncated" "ICMP error that quotes less than the IP header of a packet";
     Nat64QuotedMalformed "nat64-quoted-malformed" "ICMP error about a packet whose headers are wrong";
     Nat64NoChecksum "nat64-no-checksum" "UDP packet without a checksum, which IPv6 needs (RFC 8200): of an IPv6 host, or an IPv4 fragment (RFC 7915)";
+    SiitAddress "siit-address" "packet to a mapped address or to the prefix of SIIT whose other address no host can have, or that the prefix does not stand for";
+    SiitSource "siit-source" "IPv6 packet to the prefix of SIIT whose source has no mapping";
+    SiitMalformed "siit-malformed" "packet with a cut or wrong header, or too long, which SIIT cannot translate";
+    SiitExtension "siit-extension" "packet with an IPv6 extension header that IPv4 has no counterpart of (RFC 7915)";
+    SiitIcmp "siit-icmp" "ICMP message without a counterpart in the other family, or in fragments (RFC 7915)";
+    SiitQuoted "siit-quoted" "ICMP error about a packet whose addresses have no mapping, or whose headers are cut or wrong";
+    SiitNoChecksum "siit-no-checksum" "UDP packet without a checksum, which IPv6 needs (RFC 8200): of an IPv6 host, or an IPv4 fragment (RFC 7915)";
     Nptv6Unmappable "nptv6-unmappable" "address without a counterpart of the other prefix (RFC 6296)";
     LoginRequired "login-required" "packet of a host that has not logged in, to where such hosts may not send";
     LoginLimited "login-limited" "HTTP of hosts that have not logged in, over the rate of the control-plane policer";

@@ -40,6 +40,7 @@ pub mod protocols;
 pub mod punt;
 pub mod reports;
 pub mod shared;
+pub mod siit;
 pub mod tunnel;
 
 pub use control::{Error, Options, Prepared, audit, check};

@@ -41,6 +41,7 @@ use crate::punt::policer::Policers;
 use crate::punt::routing_peers::RoutingPeers;
 use crate::punt::subscriptions::Subscriptions;
 use crate::reports::Reports;
+use crate::siit::Siit;
 use crate::tunnel::table::Tunnels;
 
 /// A next hop that is not an adjacency: the code in `NextHop::Special`.
@@ -136,6 +137,8 @@ pub struct Shared {
     pub nat64: Published<Nat64>,
     /// Translation of IPv6 prefixes.
     pub nptv6: Published<Nptv6>,
+    /// Translation without state.
+    pub siit: Published<Siit>,
     /// Hosts that have logged in, and what others may do.
     pub logins: Published<Logins>,
     /// What hosts send and get that have logged in.
@@ -217,6 +220,7 @@ impl Shared {
             nat: Published::new(Arc::default(), quiescence),
             nat64: Published::new(Nat64::default(), quiescence),
             nptv6: Published::new(Nptv6::default(), quiescence),
+            siit: Published::new(Siit::default(), quiescence),
             logins: Published::new(Logins::default(), quiescence),
             login_traffic: LoginTraffic::new(quiescence.workers())?,
             remote_peers: Published::new(RemotePeers::default(), quiescence),

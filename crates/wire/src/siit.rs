@@ -3,6 +3,7 @@
 //! for those of packets that ICMP errors quote.
 
 mod icmp;
+mod mapping;
 mod prefix;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod to_ip6;
 mod upper;
 
 pub use icmp::as_icmp6;
+pub use mapping::Mapping;
 pub use prefix::Prefix;
 pub use to_ip4::to_ip4;
 pub use to_ip6::to_ip6;

@@ -33,6 +33,8 @@ const NAT_TYPES: &[Identity] = &[
     ("ietf-nat", "napt44", "sources get an external address and port"),
     ("ietf-nat", "basic-nat44", "only the static mappings of addresses translate"),
     ("ietf-nat", "nat64", "IPv6 hosts reach IPv4 servers by external ports"),
+    ("ietf-nat", "siit", "IPv4 and IPv6 addresses stand for each other, without state"),
+    ("ietf-nat", "eam", "the same as siit: by explicit mappings"),
     ("ietf-nat", "nptv6", "IPv6 prefixes stand for each other, without state"),
 ];
 const VRRP_VERSIONS: &[Identity] = &[

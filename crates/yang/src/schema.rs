@@ -26,7 +26,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("ietf-ipv6-unicast-routing", &[]),
     ("ietf-access-control-list", ACL_FEATURES),
     ("ietf-datastores", &[]),
-    ("ietf-nat", &["basic-nat44", "napt44", "nat64", "nptv6"]),
+    ("ietf-nat", &["basic-nat44", "eam", "napt44", "nat64", "nptv6", "siit"]),
     ("ietf-netconf-acm", &[]),
     ("ietf-restconf-monitoring", &[]),
     ("ietf-vrrp", &["validate-interval-errors", "validate-address-list-errors"]),

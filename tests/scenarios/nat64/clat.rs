@@ -12,10 +12,10 @@ use super::*;
 const CLAT6: &str = "2001:db8:c1a7::4";
 const CLAT4: &str = "192.0.0.4";
 
-/// tayga on a host. It has made its device when this returns.
-fn tayga(host: &Host, scratch: &Scratch) -> Result<Background> {
+/// tayga on a host, for IPv4 hosts in a prefix. It has made its device when this returns.
+pub fn tayga(host: &Host, scratch: &Scratch, prefix: &str) -> Result<Background> {
     let configuration = format!(
-        "tun-device clat\nipv4-addr 192.0.0.1\nipv6-addr 2001:db8:c1a7::1\nprefix {PREFIX}\nmap {CLAT4} {CLAT6}\n\
+        "tun-device clat\nipv4-addr 192.0.0.1\nipv6-addr 2001:db8:c1a7::1\nprefix {prefix}\nmap {CLAT4} {CLAT6}\n\
          data-dir {}\n",
         scratch.path().display()
     );
@@ -37,7 +37,7 @@ fn a_program_with_ip4_alone_reaches_an_ip4_server_by_464xlat() -> Result<()> {
     let network = ("2001:db8:c1a7::/64", NextHop::Via("2001:db8:1::2"));
     let (scenario, _server) = begin_with(1500, &sides, |it| it.route(network.0, network.1))?;
     let (inside, scratch) = (scenario.host("host-a"), Scratch::new()?);
-    let _tayga = tayga(inside, &scratch)?;
+    let _tayga = tayga(inside, &scratch, PREFIX)?;
     let server = "198.18.2.2".parse().expect("an address");
     // tayga loses packets until it is ready.
     wait_until("tayga translates", Duration::from_secs(20), || {

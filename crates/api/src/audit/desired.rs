@@ -54,6 +54,8 @@ pub fn desired<'a>(
     }
     let prefixes = desired.nptv6.iter().flat_map(|it| &it.prefixes);
     prefixes.for_each(|it| entries::npt_prefix(&mut tally, it));
+    let stateless = desired.siit.iter().flat_map(|it| &it.policies);
+    stateless.for_each(|it| entries::siit_policy(&mut tally, it));
     desired.ipfix.iter().for_each(|it| entries::ipfix(&mut tally, it.clone()));
     desired.flow_sync.iter().for_each(|it| entries::flow_sync(&mut tally, it.clone()));
     desired.flow_limits.iter().for_each(|it| entries::flow_limits(&mut tally, it));

@@ -138,6 +138,17 @@ pub fn npt_prefix(tally: &mut Tally, prefix: &v1::NptPrefix) {
     tally.add(Kind::NptPrefixes, format!("{internal} of {}", prefix.interface), prefix);
 }
 
+/// A policy of translation without state, and each of its mappings.
+pub fn siit_policy(tally: &mut Tally, policy: &v1::SiitPolicy) {
+    let key = format!("{}/{}", policy.instance, policy.policy);
+    for mapping in &policy.mappings {
+        let ip4 = mapping.ip4.as_ref().map(ToString::to_string).unwrap_or_default();
+        tally.add(Kind::SiitMappings, format!("{ip4} of {key}"), mapping);
+    }
+    let alone = v1::SiitPolicy { mappings: Vec::new(), ..policy.clone() };
+    tally.add(Kind::SiitPolicies, key, &alone);
+}
+
 /// The export by IPFIX, if there is a collector.
 pub fn ipfix(tally: &mut Tally, ipfix: v1::Ipfix) {
     if !ipfix.collectors.is_empty() {

@@ -54,7 +54,9 @@ impl ForwarderConnection {
 
     /// Whether the configuration in force translates addresses or prefixes.
     pub fn translates(&self) -> bool {
-        let translates = |it: &stoa_api::v1::Desired| it.nat.is_some() || it.nptv6.is_some();
+        let translates = |it: &stoa_api::v1::Desired| {
+            it.nat.is_some() || it.nptv6.is_some() || it.siit.is_some()
+        };
         self.with_configuration(|it| it.is_some_and(|it| translates(&it.desired)))
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn difference(
         zone_pairs,
         nat,
         nptv6,
+        siit,
         ipfix,
         flow_limits,
         flow_sync,
@@ -80,6 +81,7 @@ pub(super) fn difference(
         rules: (held.rules != *rules).then(all_rules),
         nat: (held.nat != *nat).then(|| nat.clone().unwrap_or_default()),
         nptv6: (held.nptv6 != *nptv6).then(|| nptv6.clone().unwrap_or_default()),
+        siit: (held.siit != *siit).then(|| siit.clone().unwrap_or_default()),
         ipfix: (held.ipfix != *ipfix).then(|| ipfix.clone().unwrap_or_default()),
         flow_limits: (held.flow_limits != *flow_limits)
             .then(|| flow_limits.clone().unwrap_or_default()),

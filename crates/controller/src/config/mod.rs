@@ -103,6 +103,7 @@ pub(crate) fn translate(
         zone_pairs: Vec::new(),
         nat: None,
         nptv6: None,
+        siit: None,
         ipfix: None,
         flow_limits: None,
         flow_sync: None,

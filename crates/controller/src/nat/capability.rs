@@ -17,6 +17,7 @@ use super::outside;
 use super::overlaps;
 use super::paths::{INSTANCES, instance_path, mapping_path};
 use super::policies::{Policy, of_nat64, policies};
+use super::siit;
 use super::state;
 use super::values::{Ports, ip4};
 use crate::capability::{Capability, Facts, Page, Settings, Translated};
@@ -48,15 +49,21 @@ impl Capability for Translation {
         let interfaces: HashMap<&str, &Interface> =
             all.iter().map(|it| (it.name.as_str(), it)).collect();
         let (mut of_policies, mut of_mappings) = (Vec::new(), Vec::new());
-        let (mut nat, mut pairs) = (v1::Nat::default(), Vec::new());
+        let (mut nat, mut pairs, mut stateless) = (v1::Nat::default(), Vec::new(), Vec::new());
         for instance in instances {
             if nptv6::is_prefix_translation(instance, errors) {
                 nat64::is_of_type(instance, errors);
+                siit::is_of_type(instance, errors);
                 let of = nptv6::pairs(instance, &interfaces, errors);
                 pairs.extend(of.into_iter().filter(|_| instance.enable.unwrap_or(true)));
                 continue;
             }
             let exempt = exempt(instance, errors);
+            if siit::is_of_type(instance, errors) {
+                let of = siit::policies(instance, (&interfaces, &exempt), errors);
+                stateless.extend(of.into_iter().filter(|_| instance.enable.unwrap_or(true)));
+                continue;
+            }
             let policies = policies(instance, &interfaces, errors);
             let vrf = vrf(instance, &policies, errors);
             let mappings = mappings(instance, vrf, errors);
@@ -74,8 +81,10 @@ impl Capability for Translation {
         nat64::check(of_nat64(&of_policies), all, errors);
         check_counts(&nat, errors);
         nptv6::check(&pairs, errors);
+        siit::check(&stateless, (&of_policies, all), errors);
         outside::check(&of_policies, &pairs, errors);
         translated.desired.nptv6 = nptv6::desired(&pairs);
+        translated.desired.siit = siit::desired(&stateless);
         translated.desired.nat = (nat != v1::Nat::default()).then_some(nat);
     }
 

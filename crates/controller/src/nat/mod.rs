@@ -13,6 +13,7 @@ mod paths;
 mod policies;
 mod port_control;
 mod services;
+mod siit;
 mod state;
 mod values;
 mod warnings;

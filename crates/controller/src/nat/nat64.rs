@@ -61,8 +61,8 @@ pub(super) fn is_of_type(instance: &NatInstance, errors: &mut ValidationErrors) 
     if let Some(policy) = with_prefixes {
         errors.add(
             format!("{}/nat64-prefixes", policy_path(instance.id, policy.id)),
-            "only an instance of the type nat64 translates packets to a prefix of NAT64",
-            "Set the type of the instance to ietf-nat:nat64.",
+            "only instances of the types nat64, siit and eam translate packets to such a prefix",
+            "Set the type of the instance to ietf-nat:nat64, or to ietf-nat:siit without state.",
         );
     }
     false
@@ -122,8 +122,8 @@ fn checked(one: &Nat64Prefix, policy: &str, errors: &mut ValidationErrors) -> Op
     if one.stateless_enable {
         errors.add(
             format!("{path}/stateless-enable"),
-            "Stoa translates this prefix with state",
-            "Set it to false, or remove it.",
+            "an instance of the type nat64 translates with state",
+            "Set it to false, or the type of the instance to ietf-nat:siit.",
         );
     }
     if !one.destination_ipv4_prefix.is_empty() {
@@ -133,7 +133,16 @@ fn checked(one: &Nat64Prefix, policy: &str, errors: &mut ValidationErrors) -> Op
             "Remove it; drop packets to other destinations by an access list.",
         );
     }
-    let net = one.nat64_prefix.parse::<Ipv6Net>().ok()?;
+    embedding(&one.nat64_prefix, path, errors)
+}
+
+/// A prefix that can hold IPv4 addresses, and be routed.
+pub(super) fn embedding(
+    text: &str,
+    path: String,
+    errors: &mut ValidationErrors,
+) -> Option<Ipv6Net> {
+    let net = text.parse::<Ipv6Net>().ok()?;
     if Prefix::new(net.network(), net.prefix_len()).is_none() {
         errors.add(
             path,
@@ -191,7 +200,7 @@ pub(super) fn check<'a>(
     }
 }
 
-fn check_addresses(of: &Of<'_>, interface: &Interface, errors: &mut ValidationErrors) {
+pub(super) fn check_addresses(of: &Of<'_>, interface: &Interface, errors: &mut ValidationErrors) {
     let addresses = interface.ip6.iter().flat_map(|family| &family.address);
     for address in addresses {
         if address.ip.parse().is_ok_and(|ip: Ipv6Addr| of.prefix.contains(&ip)) {
@@ -201,7 +210,7 @@ fn check_addresses(of: &Of<'_>, interface: &Interface, errors: &mut ValidationEr
                     "{} has the address {} of the interface \"{}\": nobody could reach it",
                     of.prefix, address.ip, interface.name
                 ),
-                "Use a prefix of NAT64 that no interface has addresses of.",
+                "Use a prefix that no interface has addresses of.",
             );
         }
     }

@@ -110,7 +110,7 @@ fn is_static_only(instance: &NatInstance, errors: &mut ValidationErrors) -> bool
         errors.add(
             format!("{}/type", instance_path(instance.id)),
             format!("Stoa does not translate as {kind} says"),
-            "Set it to ietf-nat:napt44, ietf-nat:basic-nat44, ietf-nat:nat64 or ietf-nat:nptv6.",
+            "Set it to ietf-nat:napt44, ietf-nat:basic-nat44, ietf-nat:nat64, ietf-nat:siit, ietf-nat:eam or ietf-nat:nptv6.",
         );
     }
     kind == "basic-nat44"

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use stoa_api::text::{ip, ip_text};
 use stoa_api::{date, v1};
 
-use super::nptv6;
+use super::{nptv6, siit};
 use crate::capability::{NatFacts, Page};
 use crate::json::{list, number, object, text};
 use crate::prefix::prefix_from_proto;
@@ -40,7 +40,8 @@ fn instances(listed: &v1::ListNatReply) -> BTreeMap<u32, Instance<'_>> {
 /// Adds `/ietf-nat:nat/instances`.
 pub(super) fn add(facts: NatFacts<'_>, state: &mut Map<String, Value>) {
     let all = instances(facts.listed);
-    if all.is_empty() && facts.listed.prefixes.is_empty() {
+    let has_others = !facts.listed.prefixes.is_empty() || !facts.listed.stateless.is_empty();
+    if all.is_empty() && !has_others {
         return;
     }
     // The forwarder counts packets of all flows together.
@@ -68,6 +69,7 @@ pub(super) fn add(facts: NatFacts<'_>, state: &mut Map<String, Value>) {
     };
     let mut instances: Vec<Value> = all.iter().map(instance).collect();
     instances.extend(nptv6::instances(facts.listed, &since, &capabilities()));
+    instances.extend(siit::instances(facts.listed, &since, &capabilities()));
     let server = facts.listed.port_control.as_ref().map_or(Value::Null, port_control);
     let nat = object([
         ("instances", json!({ "instance": instances })),
@@ -94,7 +96,8 @@ fn capabilities() -> Value {
     let protocol = |(id, name)| json!({ "protocol-id": id, "protocol-name": name });
     json!({
         "nat-flavor": [
-            "ietf-nat:napt44", "ietf-nat:basic-nat44", "ietf-nat:nat64", "ietf-nat:nptv6",
+            "ietf-nat:napt44", "ietf-nat:basic-nat44", "ietf-nat:nat64", "ietf-nat:siit",
+            "ietf-nat:eam", "ietf-nat:nptv6",
         ],
         "per-interface-binding": ["unsupported"],
         "transport-protocols": protocols.map(protocol),
@@ -262,7 +265,8 @@ pub(super) fn metrics(facts: NatFacts<'_>, page: &mut Page<'_>) -> fmt::Result {
     page.counters("nat44_translated", "packets", "Packets that were translated", packets)?;
     let bytes = ways.iter().map(|(direction, _, bytes)| (of(direction), *bytes));
     page.counters("nat44_translated", "bytes", "Bytes of these IP packets", bytes)?;
-    nptv6::metrics(listed, page)
+    nptv6::metrics(listed, page)?;
+    siit::metrics(listed, page)
 }
 
 /// What hosts have that share a service.

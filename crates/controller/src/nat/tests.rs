@@ -6,6 +6,7 @@ mod blocks;
 mod nat64;
 mod nptv6;
 mod port_control;
+mod siit;
 mod state;
 
 use std::path::Path;

@@ -7,6 +7,8 @@ pub const MULTICAST: u16 = 1;
 pub const OWN: u16 = 2;
 /// It came as a packet of the other family of IP (NAT64): errors about it are made in that family.
 pub const CROSSED: u16 = 4;
+/// It was translated without state (SIIT): with [`CROSSED`] to the other family, without it there and back.
+pub const STATELESS: u16 = 8;
 /// How often the packet went into a tunnel: a number of these bits.
 pub const TUNNELS: u16 = 0x30;
 /// One time of [`TUNNELS`].
@@ -39,6 +41,7 @@ pub const OF_OUTER: u16 = OWN
     | COOKIE
     | TRANSLATED
     | CROSSED
+    | STATELESS
     | KEEPS_DESTINATION;
 /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
 pub const REFUSED: u16 = 0x4000;

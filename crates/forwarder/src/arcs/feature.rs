@@ -21,6 +21,15 @@ pub(super) const fn passive(
     Feature { node: node(name, description, &[], make), after: &[], before }
 }
 
+/// A feature that translates packets, and sends some to nodes beside the arc.
+pub(super) const fn translation(
+    (name, description): (&'static str, &'static str),
+    (edges, make): (&'static [&'static str], Make),
+    (after, before): (&'static [&'static str], &'static [&'static str]),
+) -> Feature {
+    Feature { node: node(name, description, edges, make), after, before }
+}
+
 /// A feature that applies access lists, and answers what they reject.
 pub(super) const fn access_lists(
     (name, description): (&'static str, &'static str),

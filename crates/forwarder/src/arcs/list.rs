@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stoa_engine::arc::ArcSpec;
 
-use super::feature::{Feature, access_lists, does_nothing, passive};
+use super::feature::{Feature, access_lists, does_nothing, passive, translation};
 use super::{
     ETHERNET_INPUT, IP_LOCAL, IP4_INPUT, IP4_ORIGIN, IP4_OUTPUT, IP6_INPUT, IP6_ORIGIN, IP6_OUTPUT,
     PORT_OUTPUT,
@@ -20,6 +20,7 @@ use crate::noop;
 use crate::nptv6;
 use crate::output::interface_output;
 use crate::shared::Shared;
+use crate::siit;
 
 /// All arcs, with the features of this tree.
 pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
@@ -90,6 +91,15 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 (acl::EDGES4, acl::make_input4),
                 (&["ip4-reverse-path"], &["ip4-nat44-input"]),
             ),
+            // Behind access lists, which see packets as they are on the wire.
+            translation(
+                (
+                    siit::INPUT4_NODE,
+                    "makes IPv6 packets of received IPv4 packets to mapped addresses, without state",
+                ),
+                (siit::EDGES4, siit::make_input4),
+                (&["ip4-acl-input"], &[nat::INPUT_NODE]),
+            ),
             // Behind access lists, which see packets as they are on the wire, and before routes.
             Feature {
                 node: node(
@@ -101,26 +111,22 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 after: &[],
                 before: &[nat64::INPUT4_NODE],
             },
-            Feature {
-                node: node(
+            translation(
+                (
                     nat64::INPUT4_NODE,
                     "makes IPv6 packets of translated IPv4 packets whose destination is an IPv6 host",
-                    nat64::EDGES4,
-                    nat64::make_input4,
                 ),
-                after: &[],
-                before: &[nat::VRF_NODE],
-            },
-            Feature {
-                node: node(
+                (nat64::EDGES4, nat64::make_input4),
+                (&[], &[nat::VRF_NODE]),
+            ),
+            translation(
+                (
                     nat::VRF_NODE,
                     "routes translated IPv4 packets whose destination is in another VRF",
-                    nat::vrfs::EDGES,
-                    nat::vrfs::make,
                 ),
-                after: &[],
-                before: &["ip4-policy"],
-            },
+                (nat::vrfs::EDGES, nat::vrfs::make),
+                (&[], &["ip4-policy"]),
+            ),
             does_nothing("ip4-noop", noop::make_ip4),
             passive(
                 ("ip4-flow-hash", "asks for the flow of each packet: measures the cost"),
@@ -196,16 +202,22 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 (&["ip6-reverse-path"], &["ip6-policy"]),
             ),
             // Behind access lists, which see IPv6 packets.
-            Feature {
-                node: node(
+            translation(
+                (
                     nat64::INPUT6_NODE,
                     "makes IPv4 packets of received IPv6 packets to the prefix of NAT64",
-                    nat64::EDGES6,
-                    nat64::make_input6,
                 ),
-                after: &["ip6-acl-input"],
-                before: &["ip6-policy"],
-            },
+                (nat64::EDGES6, nat64::make_input6),
+                (&["ip6-acl-input"], &["ip6-policy"]),
+            ),
+            translation(
+                (
+                    siit::INPUT6_NODE,
+                    "makes IPv4 packets of received IPv6 packets to the prefix of SIIT, without state",
+                ),
+                (siit::EDGES6, siit::make_input6),
+                (&["ip6-acl-input"], &["ip6-policy"]),
+            ),
             does_nothing("ip6-noop", noop::make_ip6),
             passive(
                 ("ip6-flow-hash", "asks for the flow of each packet: measures the cost"),

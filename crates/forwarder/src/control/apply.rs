@@ -370,6 +370,7 @@ impl ForwarderState {
         all.zone_pairs = self.all_zone_pairs(desired);
         all.nat = Some(super::desired::Nat::default());
         all.nptv6 = Some(Vec::new());
+        all.siit = Some(Vec::new());
         all.ipfix = Some(crate::ipfix::Settings::default());
         all.flow_limits = Some(super::desired::FlowLimits::default());
         all.flow_sync = Some(None);

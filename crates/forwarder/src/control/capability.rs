@@ -248,6 +248,7 @@ capabilities! {
     nat: super::nat::NatState,
     kept_flows: super::adoption::KeptFlows,
     nptv6: super::nptv6::PrefixTranslation,
+    siit: super::siit::StatelessTranslation,
     login: super::login::LoginState,
     ipfix: super::ipfix::Export,
     flow_sync: super::flow_sync::FlowSync,

@@ -64,6 +64,7 @@ mod route_listing;
 mod routes;
 mod rows;
 mod service;
+mod siit;
 mod slices;
 mod test_sequences;
 mod topology;

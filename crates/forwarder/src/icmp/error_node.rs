@@ -13,6 +13,7 @@ use crate::drops::Drop;
 use crate::nat64;
 use crate::punt::Class;
 use crate::shared::Shared;
+use crate::siit;
 
 /// The edge to `ip4-origin` or `ip6-origin`.
 const ORIGIN: u16 = 0;
@@ -79,7 +80,8 @@ impl ErrorNode {
         (vector, lane): (&mut Vector, usize),
         others: &mut Others,
     ) -> Result<bool, Drop> {
-        if vector.flags[lane] & flags::CROSSED == 0 {
+        let flags = vector.flags[lane];
+        if flags & (flags::CROSSED | flags::STATELESS) == 0 {
             return Ok(false);
         }
         let of = (IcmpCause::of(vector.arg[lane]).class(), vector.rx_if[lane]);
@@ -87,7 +89,11 @@ impl ErrorNode {
         if !self.shared.policers.may_admit(cx, of, others.before(of)) {
             return Err(Drop::IcmpLimited);
         }
-        let has_turned = nat64::turn_back((&*self.shared, cx.reader), (vector, lane), cx.now)?;
+        let at = (&*self.shared, cx.reader);
+        let has_turned = match flags & flags::STATELESS {
+            0 => nat64::turn_back(at, (vector, lane), cx.now)?,
+            _ => siit::turn_back(at, (vector, lane))?,
+        };
         others.count += u32::from(has_turned);
         Ok(has_turned)
     }

@@ -47,20 +47,26 @@ pub fn turn_back(
     }
     let is_ip6_now = vector.bytes(lane).first().is_some_and(|it| it >> 4 == 6);
     vector.flags[lane] &= flags::TRACED | flags::COPY;
+    let cause = former_cause(cause, (is_ip4, is_ip6_now)).ok_or(reason)?;
+    vector.arg[lane] = cause.code();
+    Ok(is_ip4 == is_ip6_now)
+}
+
+/// The cause of an error about a packet that was IPv4 (`is_ip4`) when it failed, and is turned back to the family of
+/// its sender. `None`: nobody is answered.
+pub fn former_cause(cause: IcmpCause, (is_ip4, is_ip6_now): (bool, bool)) -> Option<IcmpCause> {
     let growth = GROWTH as u16;
-    let cause = match (cause, is_ip4, is_ip6_now) {
+    Some(match (cause, is_ip4, is_ip6_now) {
         (IcmpCause::TooBig(mtu), true, true) => {
             IcmpCause::TooBig(mtu.saturating_add(growth).max(ipv6::LEAST_MTU as u16))
         }
         (IcmpCause::TooBig(mtu), false, false) => IcmpCause::TooBig(mtu.saturating_sub(growth)),
         // An offset in the header of the other family.
         (IcmpCause::Header(_) | IcmpCause::NextHeader(_) | IcmpCause::Option(_), ..) => {
-            return Err(reason);
+            return None;
         }
         (cause, ..) => cause,
-    };
-    vector.arg[lane] = cause.code();
-    Ok(is_ip4 == is_ip6_now)
+    })
 }
 
 fn back_to_ip6(of: &Counterparts<'_>, vector: &mut Vector, lane: usize) -> Result<(), Fate> {

@@ -12,23 +12,19 @@ use stoa_wire::{ipv4, ipv6};
 
 use super::hosts::{Answer, is_stand_in};
 use super::lanes::{
-    Counterparts, Fate, Scratch, cross, cross_all, ends4, for_each, replace, scratch, to_ip6,
+    Counterparts, Fate, Scratch, cross, cross_all, ends4, for_each, scratch, to_ip6,
 };
-use super::pieces::{Pieces, send_all};
+use super::pieces::{Former, go_on, is_whole};
 use super::plain::{New6, grow_all, has_plain, sum_of};
-use super::{INPUT4_NODE, TO_LOOKUP, forwarded};
+use super::{INPUT4_NODE, TO_LOOKUP};
 use crate::acl::flow_vrf;
 use crate::arcs::{self, IP4_INPUT};
 use crate::attributes::interface_flags::FORWARD4;
 use crate::drops::Drop;
 use crate::flow::column::Packets;
 use crate::flow::fields;
-use crate::ip::{ERROR, REWRITE, route6};
 use crate::nat::goes_on;
 use crate::shared::Shared;
-
-/// The DF bit in the seventh byte of a header.
-const WHOLE: u8 = 0x40;
 
 /// Makes the node of one worker.
 pub fn make_input4(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -170,8 +166,7 @@ impl Input {
                 last.find(shared, (stand_in, protocol), tick);
             }
             let is_long = usize::from(vector.length[lane]) + GROWTH > ipv6::LEAST_MTU;
-            let is_whole = || vector.bytes(lane).get(6).is_some_and(|it| it & WHOLE != 0);
-            if last.host == 0 || is_long && !is_whole() {
+            if last.host == 0 || is_long && !is_whole(vector.bytes(lane)) {
                 others.insert(lane);
             }
             (new.hosts[lane], new.sums[lane]) = (last.host, last.sum);
@@ -217,30 +212,10 @@ impl Input {
         let ends = of.ends6(old).ok_or(Fate::Drop(Drop::Nat64Address))?;
         let protocol = bytes.get(9).copied().unwrap_or(0);
         shared.flows.nat64_hosts().receiver(old.1.to_bits(), tick, answer(protocol));
-        let is_whole = bytes.get(6).is_some_and(|it| it & WHOLE != 0);
-        let identification = bytes.get(4..).and_then(|it| it.first_chunk::<2>().copied());
+        let former = Former::of(bytes);
         let length = to_ip6(bytes, (&of, ends), &mut self.scratch)?;
         let packet = self.scratch.get(..length).unwrap_or(&[]);
-        if is_whole || length <= ipv6::LEAST_MTU {
-            replace(vector, lane, packet)?;
-            cross(vector, lane, flags::ADMITTED);
-            return Ok(Some(TO_LOOKUP));
-        }
-        // It is replaced by its head, by which it is routed.
-        replace(vector, lane, packet.get(..ipv6::LEAST_MTU).unwrap_or(packet))?;
-        cross(vector, lane, flags::ADMITTED);
-        let table = shared.ip6_table(id, cx.reader);
-        let value = table.map_or(0, |it| it.lookup(ends.1.to_bits()));
-        match route6(shared, vector, lane, value) {
-            REWRITE => {
-                let identification = u16::from_be_bytes(identification.unwrap_or_default());
-                let pieces = Pieces::of(packet, identification);
-                let pieces = pieces.ok_or(Fate::Drop(Drop::Nat64Malformed))?;
-                send_all(cx, (vector, lane), packet, &pieces);
-                Ok(None)
-            }
-            ERROR => Err(Fate::Drop(Drop::Ip6NoRoute)),
-            next => Ok(Some(forwarded(vector, lane, next))),
-        }
+        let mark = |vector: &mut Vector| cross(vector, lane, flags::ADMITTED);
+        go_on(cx, (shared, id), (vector, lane), (packet, former), mark)
     }
 }

@@ -13,15 +13,15 @@ use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 
 /// A place for the packet that a lane becomes.
-pub(super) type Scratch = [u8; JUMBO];
+pub(crate) type Scratch = [u8; JUMBO];
 
-pub(super) fn scratch() -> Box<Scratch> {
+pub(crate) fn scratch() -> Box<Scratch> {
     Box::new([0; JUMBO])
 }
 
 /// What becomes of a lane that is not translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Drop(Drop),
     /// Its sender gets an ICMP error.
     Answer(IcmpCause),
@@ -43,7 +43,7 @@ impl From<Refused> for Fate {
 
 /// Both addresses of an IPv6 packet.
 #[inline(always)]
-pub(super) fn ends6(bytes: &[u8]) -> Option<Ends6> {
+pub(crate) fn ends6(bytes: &[u8]) -> Option<Ends6> {
     let header = bytes.first_chunk::<{ ipv6::LENGTH }>()?;
     let of = |at: usize| header.get(at..)?.first_chunk::<16>().copied();
     Some((of(8)?.into(), of(24)?.into()))
@@ -51,30 +51,30 @@ pub(super) fn ends6(bytes: &[u8]) -> Option<Ends6> {
 
 /// Both addresses of an IPv4 packet.
 #[inline(always)]
-pub(super) fn ends4(bytes: &[u8]) -> Option<Ends4> {
+pub(crate) fn ends4(bytes: &[u8]) -> Option<Ends4> {
     let [.., a, b, c, d, e, f, g, h] = *bytes.first_chunk::<{ ipv4::LENGTH }>()?;
     Some(([a, b, c, d].into(), [e, f, g, h].into()))
 }
 
 /// Which addresses stand for each other in a VRF.
 #[derive(Clone, Copy)]
-pub(super) struct Counterparts<'a> {
-    pub(super) hosts: &'a Hosts,
-    pub(super) prefix: Prefix,
+pub(crate) struct Counterparts<'a> {
+    pub(crate) hosts: &'a Hosts,
+    pub(crate) prefix: Prefix,
     /// As in keys of flows.
-    pub(super) vrf: u16,
-    pub(super) tick: u32,
+    pub(crate) vrf: u16,
+    pub(crate) tick: u32,
 }
 
 impl Counterparts<'_> {
     /// The IPv4 address of a server, or the stand-in of a host that has one.
-    pub(super) fn ip4(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+    pub(crate) fn ip4(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let stand_in = || self.hosts.find((address.to_bits(), self.vrf), self.tick);
         self.prefix.extract(address).or_else(|| stand_in().map(Ipv4Addr::from_bits))
     }
 
     /// The IPv6 address of a stand-in or of a server.
-    pub(super) fn ip6(&self, address: Ipv4Addr) -> Option<Ipv6Addr> {
+    pub(crate) fn ip6(&self, address: Ipv4Addr) -> Option<Ipv6Addr> {
         if !is_stand_in(address.to_bits()) {
             return Some(self.prefix.embed(address));
         }
@@ -83,18 +83,18 @@ impl Counterparts<'_> {
     }
 
     /// Both addresses of an IPv6 packet as IPv4 ones.
-    pub(super) fn ends4(&self, (source, destination): Ends6) -> Option<Ends4> {
+    pub(crate) fn ends4(&self, (source, destination): Ends6) -> Option<Ends4> {
         Some((self.ip4(source)?, self.ip4(destination)?))
     }
 
     /// Both addresses of an IPv4 packet as IPv6 ones.
-    pub(super) fn ends6(&self, (source, destination): Ends4) -> Option<Ends6> {
+    pub(crate) fn ends6(&self, (source, destination): Ends4) -> Option<Ends6> {
         Some((self.ip6(source)?, self.ip6(destination)?))
     }
 }
 
 /// Makes an IPv4 packet between `ends` of an IPv6 lane.
-pub(super) fn to_ip4(
+pub(crate) fn to_ip4(
     (vector, lane): (&mut Vector, usize),
     (of, ends, identification): (&Counterparts<'_>, Ends4, u16),
     scratch: &mut Scratch,
@@ -106,7 +106,7 @@ pub(super) fn to_ip4(
 }
 
 /// Makes an IPv6 packet between `ends` of an IPv4 lane in the scratch; returns its length.
-pub(super) fn to_ip6(
+pub(crate) fn to_ip6(
     bytes: &[u8],
     (of, ends): (&Counterparts<'_>, Ends6),
     scratch: &mut Scratch,
@@ -116,7 +116,7 @@ pub(super) fn to_ip6(
 }
 
 /// Gives a lane other data, of another family: it is a packet that no node before has seen.
-pub(super) fn replace(vector: &mut Vector, lane: usize, data: &[u8]) -> Result<(), Fate> {
+pub(crate) fn replace(vector: &mut Vector, lane: usize, data: &[u8]) -> Result<(), Fate> {
     let buffer = vector.buffer_mut(lane);
     let place = buffer.get_mut(HEADROOM..).and_then(|it| it.get_mut(..data.len()));
     place.ok_or(Fate::Drop(Drop::Nat64Malformed))?.copy_from_slice(data);
@@ -130,7 +130,7 @@ const KEPT: u16 = flags::TRACED | flags::COPY;
 
 /// Calls `each` for some lanes of a vector of so many: mostly these are all.
 #[inline(always)]
-pub(super) fn for_each(some: &LaneSet, lanes: usize, mut each: impl FnMut(usize)) {
+pub(crate) fn for_each(some: &LaneSet, lanes: usize, mut each: impl FnMut(usize)) {
     if some.count() == lanes {
         (0..lanes).for_each(each);
     } else {
@@ -139,7 +139,7 @@ pub(super) fn for_each(some: &LaneSet, lanes: usize, mut each: impl FnMut(usize)
 }
 
 /// Sends some lanes that have crossed to a next node. `also`: which others of their flags they keep.
-pub(super) fn cross_all(vector: &mut Vector, some: &LaneSet, (also, next): (u16, u16)) {
+pub(crate) fn cross_all(vector: &mut Vector, some: &LaneSet, (also, next): (u16, u16)) {
     let lanes = vector.len();
     if some.count() < lanes {
         return some.iter().for_each(|lane| {
@@ -154,6 +154,6 @@ pub(super) fn cross_all(vector: &mut Vector, some: &LaneSet, (also, next): (u16,
 
 /// Flags of a lane that has crossed. `also`: which others it keeps.
 #[inline(always)]
-pub(super) fn cross(vector: &mut Vector, lane: usize, also: u16) {
+pub(crate) fn cross(vector: &mut Vector, lane: usize, also: u16) {
     vector.flags[lane] = vector.flags[lane] & (KEPT | also) | flags::CROSSED;
 }

@@ -13,17 +13,17 @@ mod errors;
 #[allow(unsafe_code)]
 mod grow_avx2;
 pub mod hosts;
-mod identifications;
+pub(crate) mod identifications;
 mod input4;
 mod input6;
-mod lanes;
-mod pieces;
-mod plain;
+pub(crate) mod lanes;
+pub(crate) mod pieces;
+pub(crate) mod plain;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod shrink_avx2;
 
-pub use errors::turn_back;
+pub use errors::{former_cause, turn_back};
 pub use input4::make_input4;
 pub use input6::make_input6;
 
@@ -75,8 +75,8 @@ impl Nat64 {
     }
 }
 
-/// Where a lane goes that a look-up of IPv4 sends to `next`: one that was an IPv6 packet leaves by external interfaces
-/// of NAT64 only, and reaches no service of the router, which could not answer a stand-in.
+/// Where a lane goes that a look-up of IPv4 sends to `next`: one of a stand-in leaves by external interfaces of NAT64
+/// only, and one that was an IPv6 packet reaches no service of the router, which could not answer it.
 #[inline]
 pub fn confined(shared: &Shared, vector: &mut Vector, lane: usize, next: u16) -> u16 {
     if vector.flags[lane] & flags::CROSSED == 0 {
@@ -89,8 +89,9 @@ pub fn confined(shared: &Shared, vector: &mut Vector, lane: usize, next: u16) ->
 #[cold]
 #[inline(never)]
 fn confine(shared: &Shared, vector: &mut Vector, lane: usize, next: u16) -> u16 {
+    let is_stateless = vector.flags[lane] & flags::STATELESS != 0;
     let is_open = match next {
-        REWRITE => is_outside(shared, vector.adjacency[lane]),
+        REWRITE => is_stateless || is_outside(shared, vector.adjacency[lane]),
         next => next == ERROR || next & DROP != 0,
     };
     if is_open {
@@ -104,9 +105,10 @@ fn confine(shared: &Shared, vector: &mut Vector, lane: usize, next: u16) -> u16 
 #[inline(never)]
 pub fn all_confined(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
     let lanes = vector.len();
+    let stateless = |all: u16, flags: &u16| all & flags & flags::STATELESS;
     if next == Next::All(REWRITE)
-        && let Some(adjacency) = vector.adjacency.uniform(lanes)
-        && is_outside(shared, adjacency)
+        && (vector.flags[..lanes].iter().fold(flags::STATELESS, stateless) != 0
+            || vector.adjacency.uniform(lanes).is_some_and(|it| is_outside(shared, it)))
     {
         return next;
     }
@@ -130,8 +132,14 @@ pub fn all_confined(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
 /// service of the router.
 #[inline]
 pub fn forwarded(vector: &Vector, lane: usize, next: u16) -> u16 {
-    let is_closed = vector.flags[lane] & flags::CROSSED != 0 && next == LOCAL;
-    if is_closed { Drop::Nat64Address.next() } else { next }
+    let flags = vector.flags[lane];
+    if flags & flags::CROSSED == 0 || next != LOCAL {
+        return next;
+    }
+    match flags & flags::STATELESS {
+        0 => Drop::Nat64Address.next(),
+        _ => Drop::SiitAddress.next(),
+    }
 }
 
 /// The same for all lanes of a vector with lanes that were IPv4 packets, whose look-up has returned `next`.
@@ -157,7 +165,7 @@ fn is_outside(shared: &Shared, adjacency: u32) -> bool {
 }
 
 /// Whether an IPv4 address can be that of a host (RFC 1122 section 3.2.1.3).
-fn is_host4(address: Ipv4Addr) -> bool {
+pub(crate) fn is_host4(address: Ipv4Addr) -> bool {
     !matches!(address.octets()[0], 0 | 127 | 224..) && !address.is_link_local()
 }
 

@@ -21,61 +21,61 @@ const OTHERS: u32 = Kind::FIRST | Kind::LATER | (7 * Kind::MALFORMED);
 const TCP_CHECKSUM: usize = 16;
 const UDP_CHECKSUM: usize = 6;
 /// The DF bit, with the identification 0.
-pub(super) const WHOLE: u32 = ipv4::DONT_FRAGMENT as u32;
+pub(crate) const WHOLE: u32 = ipv4::DONT_FRAGMENT as u32;
 
 /// What lanes get as IPv4 packets.
-pub(super) struct New4 {
-    pub(super) sources: Column<u32>,
-    pub(super) destinations: Column<u32>,
+pub(crate) struct New4 {
+    pub(crate) sources: Column<u32>,
+    pub(crate) destinations: Column<u32>,
     /// Below 0x10000.
-    pub(super) identifications: Column<u32>,
+    pub(crate) identifications: Column<u32>,
 }
 
 impl New4 {
-    pub(super) fn new() -> Box<Self> {
+    pub(crate) fn new() -> Box<Self> {
         let zero = || Column::of(0);
         Box::new(Self { sources: zero(), destinations: zero(), identifications: zero() })
     }
 }
 
 /// What lanes get as IPv6 packets.
-pub(super) struct New6 {
+pub(crate) struct New6 {
     /// The prefix of their sources.
-    pub(super) prefix: Prefix,
+    pub(crate) prefix: Prefix,
     /// Their destinations.
-    pub(super) hosts: [u128; VECTOR],
+    pub(crate) hosts: [u128; VECTOR],
     /// The sums of the words of these.
-    pub(super) sums: Column<u32>,
+    pub(crate) sums: Column<u32>,
 }
 
 impl New6 {
-    pub(super) fn new() -> Box<Self> {
+    pub(crate) fn new() -> Box<Self> {
         let prefix = Prefix::WELL_KNOWN;
         Box::new(Self { prefix, hosts: [0; VECTOR], sums: Column::of(0) })
     }
 
     /// The words of a prefix of 96 bits.
-    pub(super) fn prefix_words(&self) -> [u32; 3] {
+    pub(crate) fn prefix_words(&self) -> [u32; 3] {
         let network = self.prefix.network().to_bits();
         [96, 64, 32].map(|by| (network >> by) as u32)
     }
 
     /// Their sum in 16 bits.
-    pub(super) fn prefix_sum(&self) -> u32 {
+    pub(crate) fn prefix_sum(&self) -> u32 {
         sum_of(self.prefix.network().to_bits())
     }
 }
 
 /// The sum of the words of an address, below 0x10000.
 #[inline(always)]
-pub(super) fn sum_of(address: u128) -> u32 {
+pub(crate) fn sum_of(address: u128) -> u32 {
     let words = [address >> 96, address >> 64, address >> 32, address];
     folded(words.iter().map(|it| u64::from(*it as u32)).sum()).into()
 }
 
 /// Makes IPv6 packets of [plain](has_plain) IPv4 lanes; returns those that it cannot, which stay as they are. Columns
 /// of fields must be known, and are true no more.
-pub(super) fn grow_all(
+pub(crate) fn grow_all(
     kernel: Kernel,
     vector: &mut Vector,
     lanes: &LaneSet,
@@ -102,7 +102,7 @@ pub(super) fn grow_all(
 
 /// Makes IPv4 packets of [plain](has_plain) IPv6 lanes; returns those that it cannot, which stay as they are. Columns
 /// of fields must be known.
-pub(super) fn shrink_all(
+pub(crate) fn shrink_all(
     kernel: Kernel,
     vector: &mut Vector,
     lanes: &LaneSet,
@@ -128,7 +128,7 @@ pub(super) fn shrink_all(
 
 /// Whether a lane with these values of the columns is TCP or UDP, whole, behind a header of so many bytes.
 #[inline(always)]
-pub(super) fn has_plain(kind: u32, place: u32, header: usize) -> bool {
+pub(crate) fn has_plain(kind: u32, place: u32, header: usize) -> bool {
     let protocol = kind & 0xff;
     let is_known = (protocol == u32::from(TCP)) | (protocol == u32::from(UDP));
     is_known & (kind & OTHERS == 0) & (usize::from(Place(place).upper()) == header)
@@ -212,7 +212,7 @@ fn shrink(
 /// Makes an IPv6 packet of a [plain](has_plain) IPv4 lane; columns of fields must be known, and are true no more.
 /// False: nothing has changed.
 #[inline(always)]
-pub(super) fn grow(vector: &mut Vector, lane: usize, (source, destination): (u128, u128)) -> bool {
+pub(crate) fn grow(vector: &mut Vector, lane: usize, (source, destination): (u128, u128)) -> bool {
     let Some(fields) = vector.known_fields() else { return false };
     let protocol = fields.kind[lane] as u8;
     let payload = Place(fields.place[lane]).length().saturating_sub(ipv4::LENGTH as u16);

@@ -13,7 +13,7 @@ use stoa_wire::{ipv6, protocol};
 
 use super::hostile::mutants_of;
 use super::tunnel::encapsulated_between;
-use crate::harness::everything::{VARIANTS, nat64, virtual_mac, virtual4, virtual6};
+use crate::harness::everything::{VARIANTS, nat64, stateless, virtual_mac, virtual4, virtual6};
 use crate::harness::stepped::{self, Lab};
 use crate::harness::{
     arp_request, ethertype_of, frame, host_mac, host4, host6, ip6, our_mac, our4, our6, ping4,
@@ -48,6 +48,8 @@ fn packets(n: u8) -> Vec<Vec<u8>> {
     let four = (0..=8).map(|net| Ipv4Addr::new(10, 9, net, 5)).chain([2, 3, 11, 12].map(host4));
     let six = [1, 2, 3, 7, 8, 9, 11, 13].map(host6).into_iter();
     let six = six.chain([2, 3].map(|n| nat64().embed(host4(n))));
+    let six = six.chain([host4(2), [192, 0, 2, 3].into()].map(|it| stateless().embed(it)));
+    let four = four.chain([3, 65, 66].map(|it| Ipv4Addr::new(192, 0, 2, it)));
     let mut packets: Vec<_> = four.map(|to| udp_ports(from4, to, (7, 1500), b"data")).collect();
     packets.extend(six.map(|to| udp_ports(from6, to, (7, 1500), b"data")));
     packets.extend(

@@ -81,6 +81,7 @@ mod redirect;
 mod refused_changes;
 mod resync;
 mod reverse_path;
+mod siit;
 mod slices;
 mod software_rss;
 mod syn_cookies;

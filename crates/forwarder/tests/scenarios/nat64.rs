@@ -1,7 +1,7 @@
 //! NAT64: UDP, TCP and ping of IPv6 hosts to IPv4 servers and back, hairpin, errors, path MTU, fragments, and what must
 //! never leave.
 
-mod errors;
+pub mod errors;
 mod limits;
 mod subscribers;
 mod zones;
@@ -47,7 +47,7 @@ pub fn lab(policy: NatPolicy) -> Lab {
 }
 
 /// A TCP segment of IPv6 with a right checksum.
-fn segment(
+pub fn segment(
     (source, destination): (Ipv6Addr, Ipv6Addr),
     ports: (u16, u16),
     (sequence, acknowledgement): (u32, u32),

@@ -1,5 +1,7 @@
 //! Address translation: policies and static mappings.
 
+mod siit;
+
 use std::io::Write;
 
 use comfy_table::{Cell, CellAlignment, Table};
@@ -24,7 +26,7 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         return Ok(());
     }
     let has_nat44 = !reply.policies.is_empty() || !reply.mappings.is_empty();
-    if !has_nat44 && reply.prefixes.is_empty() {
+    if !has_nat44 && reply.prefixes.is_empty() && reply.stateless.is_empty() {
         let hint = "No NAT. `set nat instances instance 1 policy 1 external-realm external-interface NAME` hides hosts \
                     behind the address of an interface.";
         writeln!(out, "{hint}")?;
@@ -32,9 +34,17 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
     }
     if !reply.prefixes.is_empty() {
         write(&prefix_pairs(&reply.prefixes), out)?;
-        if !has_nat44 {
-            return Ok(());
+    }
+    if !reply.stateless.is_empty() {
+        if !reply.prefixes.is_empty() {
+            writeln!(out)?;
         }
+        write(&siit::policies(&reply.stateless), out)?;
+    }
+    if !has_nat44 {
+        return Ok(());
+    }
+    if !reply.prefixes.is_empty() || !reply.stateless.is_empty() {
         writeln!(out)?;
     }
     write(&policies(&reply.policies), out)?;
@@ -365,6 +375,7 @@ fn to_json(reply: &ListNatReply) -> Value {
         "mappings": reply.mappings.iter().filter_map(mapping).collect::<Vec<_>>(),
         "addresses": reply.addresses.iter().map(address).collect::<Vec<_>>(),
         "prefixes": reply.prefixes.iter().filter_map(pair).collect::<Vec<_>>(),
+        "stateless": reply.stateless.iter().filter_map(siit::to_json).collect::<Vec<_>>(),
         "flows": reply.flows, "flow_limit": reply.flow_limit,
         "dynamic_mappings": reply.dynamic_mappings, "mapping_limit": reply.mapping_limit,
         "out": direction(reply.out_packets, reply.out_bytes),

@@ -76,6 +76,8 @@ pub struct Figures {
     pub nat44: bool,
     /// Whether IPv6 packets become IPv4 packets.
     pub nat64: bool,
+    /// Whether that is done without state.
+    pub siit: bool,
     /// Whether packets came from outside, and were translated back.
     pub answers: bool,
     /// Whether flows are exported by IPFIX.
@@ -145,7 +147,8 @@ impl Figures {
             zones: workload.has_zones,
             syn_cookies: workload.has_syn_cookies,
             nat44: workload.has_nat44,
-            nat64: workload.has_nat64,
+            nat64: workload.has_nat64 && !workload.is_stateless,
+            siit: workload.is_stateless,
             answers: workload.has_answers,
             export: workload.is_exported,
             vlan: workload.is_tagged,

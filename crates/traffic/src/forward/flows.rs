@@ -88,7 +88,8 @@ impl Workload {
     pub(super) fn plain(&self) -> Self {
         let plain = Self { acl: None, is_stateful: false, has_zones: false, ..self.clone() };
         let plain = Self { has_nat44: false, has_nat64: false, has_answers: false, ..plain };
-        Self { is_exported: false, has_syn_cookies: false, rule_rate: 0, ..plain }
+        let plain = Self { is_stateless: false, rule_rate: 0, ..plain };
+        Self { is_exported: false, has_syn_cookies: false, ..plain }
     }
 
     /// Rejects SYNs that exclude the rest of the workload.

@@ -1,12 +1,12 @@
 //! The forwarder state for a workload: ports, interfaces, tables, neighbours.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_engine::worker::Polling;
 use stoa_forwarder::control::Limits;
 use stoa_forwarder::control::desired::{
-    Action, DesiredState, Family, Interface, NatPolicy, Path, Prefix, Route, Workers,
+    Action, DesiredState, Family, Interface, NatPolicy, Path, Prefix, Route, SiitPolicy, Workers,
 };
 use stoa_forwarder::nat::{Mapping, Prefix4};
 use stoa_ports::generator::PREPARED;
@@ -74,7 +74,9 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
         enable(workload, Side::Out, &mut interface);
         add_interface(&mut desired, layout, (Side::Out, at), interface);
     }
-    if workload.has_nat44 || workload.has_nat64 {
+    if workload.is_stateless {
+        desired.siit.push(stateless());
+    } else if workload.has_nat44 || workload.has_nat64 {
         add_nat(&mut desired, layout, workload.has_nat64);
     }
     if workload.is_exported {
@@ -145,6 +147,23 @@ fn add_nat(desired: &mut DesiredState, layout: &Layout, is_nat64: bool) {
             nat64: is_nat64.then_some(siit::Prefix::WELL_KNOWN),
             ..NatPolicy::default()
         });
+    }
+}
+
+/// Maps hosts inside to external addresses, without state.
+fn stateless() -> SiitPolicy {
+    let network = Ip::V6.source();
+    let bits = if let IpAddr::V6(it) = network { it.to_bits() & !0xff } else { 0 };
+    let ip4 = (Ipv4Addr::from_bits(POOL.network), POOL.length);
+    let mapping = siit::Mapping::explicit(ip4, (Ipv6Addr::from_bits(bits), 120));
+    SiitPolicy {
+        instance: 1,
+        policy: 1,
+        vrf: String::new(),
+        prefix: siit::Prefix::WELL_KNOWN,
+        mappings: mapping.into_iter().collect(),
+        kept: Vec::new(),
+        error_interface: String::new(),
     }
 }
 

@@ -121,6 +121,10 @@ mod tests {
             (it.has_nat64, it.frame, it.flows) = (true, 78, Flows::Some(100));
         };
         all_forwarded(nat64, &["ip6-nat64-input", "ip4-nat44-output"]);
+        let siit = |it: &mut Workload| {
+            (it.has_nat64, it.is_stateless, it.frame) = (true, true, 78);
+        };
+        all_forwarded(siit, &["ip6-siit-input"]);
         all_forwarded(|it| (it.vrfs, it.vlans, it.ports, it.next_hops) = (3, 5, 2, 7), &[]);
         all_forwarded(|it| it.mix = Some(Mix::Campus), &[]);
         all_forwarded(|it| it.features_elsewhere = vec![Feature::UrpfLoose], &[]);

@@ -138,6 +138,8 @@ pub struct Workload {
     pub has_nat44: bool,
     /// Whether hosts have IPv6 and reach the destinations, which have IPv4, by NAT64: as many flows.
     pub has_nat64: bool,
+    /// With [`Workload::has_nat64`]: hosts have mappings without state (SIIT) in its place.
+    pub is_stateless: bool,
     /// Whether packets come from outside, and translation turns them back to a host inside.
     pub has_answers: bool,
     /// Whether flows are exported by IPFIX, to a collector at which nobody listens.
@@ -330,6 +332,7 @@ pub(super) mod tests {
             has_syn_cookies: false,
             has_nat44: false,
             has_nat64: false,
+            is_stateless: false,
             has_answers: false,
             is_stateful: false,
             is_exported: false,

@@ -1,7 +1,6 @@
 //! Network address translation: ietf-nat.
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -71,6 +70,8 @@ pub struct NatPolicy {
     pub nptv6_prefixes: Vec<Nptv6Prefixes>,
     #[serde(default)]
     pub nat64_prefixes: Vec<Nat64Prefix>,
+    #[serde(default)]
+    pub eam: Vec<ExplicitMapping>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,9 +79,24 @@ pub struct NatPolicy {
 pub struct Nat64Prefix {
     pub nat64_prefix: String,
     #[serde(default)]
-    pub destination_ipv4_prefix: Vec<IgnoredAny>,
+    pub destination_ipv4_prefix: Vec<DestinationPrefix>,
     #[serde(default)]
     pub stateless_enable: bool,
+}
+
+/// IPv4 destinations that a prefix stands for.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct DestinationPrefix {
+    pub ipv4_prefix: String,
+}
+
+/// An explicit address mapping (RFC 7757).
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ExplicitMapping {
+    pub ipv4_prefix: String,
+    pub ipv6_prefix: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -186,14 +186,16 @@ fn judged<'a, F: Family>(
                 || is_input
                     && (hop_limit::<F>(vector, lane) <= 1
                         || is_of_router(task.shared, (vrf, task.reader), &key)
-                        || is_of_nat64(task, vrf, &key))),
+                        || changes_family(task, vrf, &key))),
     }
 }
 
-/// Whether NAT64 translates the packet: then its flow is that of NAT44, and answers come to that one.
-fn is_of_nat64(task: &Task<'_>, vrf: u32, key: &FlowKey) -> bool {
-    let Tuple::Ip6(it) = &key.tuple else { return false };
-    task.shared.nat64.read(task.reader).translates(vrf, it.destination)
+/// Whether the packet becomes one of the other family. With NAT64 its flow is that of NAT44, and answers come to that
+/// one. With SIIT answers have the other family where they are received.
+fn changes_family(task: &Task<'_>, vrf: u32, key: &FlowKey) -> bool {
+    let nat64 = task.shared.nat64.read(task.reader);
+    matches!(&key.tuple, Tuple::Ip6(it) if nat64.translates(vrf, it.destination))
+        || task.shared.siit.read(task.reader).translates(vrf, &key.tuple)
 }
 
 /// A stateful rule accepts the packet.

@@ -10,7 +10,7 @@ use stoa_ports::PortConfig;
 use super::pacer::{Pacer, Pause};
 use super::{
     AclRule, AclRuleKey, DesiredState, FlowLimits, Interface, Nat, NptPrefix, Prefix, Route, Rule,
-    ValidationErrors, Workers, ZonePair, ZonePairKey, address,
+    SiitPolicy, ValidationErrors, Workers, ZonePair, ZonePairKey, address,
 };
 use crate::control::desired_port;
 use crate::control::limits::LimitOverrides;
@@ -48,6 +48,8 @@ pub struct DesiredChange {
     pub nat: Option<Nat>,
     /// Translation of IPv6 prefixes.
     pub nptv6: Option<Vec<NptPrefix>>,
+    /// Translation without state.
+    pub siit: Option<Vec<SiitPolicy>>,
     /// Export by IPFIX.
     pub ipfix: Option<Settings>,
     /// The partner that has the flows.
@@ -108,6 +110,7 @@ impl DesiredChange {
         }
         change.set_nat(message.nat.as_ref(), &mut errors);
         change.set_nptv6(message.nptv6.as_ref(), &mut errors);
+        change.set_siit(message.siit.as_ref(), &mut errors);
         change.set_ipfix(message.ipfix.as_ref(), &mut errors);
         change.set_flow_limits(message.flow_limits.as_ref(), &mut errors);
         change.set_flow_sync(message.flow_sync.as_ref(), &mut errors);
@@ -136,6 +139,7 @@ impl DesiredChange {
         change.add_zone_pairs(&message.zone_pairs, errors);
         change.set_nat(message.nat.as_ref(), errors);
         change.set_nptv6(message.nptv6.as_ref(), errors);
+        change.set_siit(message.siit.as_ref(), errors);
         change.set_ipfix(message.ipfix.as_ref(), errors);
         change.set_flow_limits(message.flow_limits.as_ref(), errors);
         change.set_flow_sync(message.flow_sync.as_ref(), errors);
@@ -230,6 +234,7 @@ impl DesiredChange {
             limits: (held.limits != new.limits).then_some(new.limits),
             nat: (held.nat != new.nat).then_some(new.nat),
             nptv6: (held.nptv6 != new.nptv6).then_some(new.nptv6),
+            siit: (held.siit != new.siit).then_some(new.siit),
             ipfix: (held.ipfix != new.ipfix).then_some(new.ipfix),
             flow_limits: (held.flow_limits != new.flow_limits).then_some(new.flow_limits),
             flow_sync: (held.flow_sync != new.flow_sync).then_some(new.flow_sync),

@@ -112,6 +112,9 @@ impl Held {
         if inverse.nptv6.is_some() || are_names_gone {
             desired.check_nptv6(errors);
         }
+        if inverse.siit.is_some() || are_names_gone || !inverse.vrfs.is_empty() {
+            desired.check_siit(errors);
+        }
     }
 
     fn check_routes(

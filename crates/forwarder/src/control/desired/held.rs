@@ -85,6 +85,7 @@ impl Held {
             rules: change.rules.map(|it| std::mem::replace(&mut desired.rules, it)),
             nat: change.nat.map(|it| std::mem::replace(&mut desired.nat, it)),
             nptv6: change.nptv6.map(|it| std::mem::replace(&mut desired.nptv6, it)),
+            siit: change.siit.map(|it| std::mem::replace(&mut desired.siit, it)),
             ipfix: change.ipfix.map(|it| std::mem::replace(&mut desired.ipfix, it)),
             flow_sync: change.flow_sync.map(|it| std::mem::replace(&mut desired.flow_sync, it)),
             flow_limits: change

@@ -23,6 +23,7 @@ mod policy;
 mod punt;
 mod references;
 mod route;
+mod siit;
 mod tunnel;
 mod virtual_router;
 mod zones;
@@ -39,6 +40,7 @@ pub use nptv6::NptPrefix;
 pub(in crate::control) use pacer::Pacer;
 pub use pacer::Pause;
 pub use policy::{Rule, RuleAction};
+pub use siit::SiitPolicy;
 pub use virtual_router::VirtualRouter;
 pub use zones::{ZonePair, ZonePairKey};
 
@@ -276,6 +278,8 @@ pub struct DesiredState {
     pub nat: Nat,
     /// Translation of IPv6 prefixes.
     pub nptv6: Vec<NptPrefix>,
+    /// Translation without state.
+    pub siit: Vec<SiitPolicy>,
     /// Export by IPFIX; without collectors, nothing is exported.
     pub ipfix: Settings,
     /// The partner that has the flows.

@@ -217,6 +217,9 @@ impl ForwarderState {
         if kinds.contains(&Kind::NptPrefixes) {
             some.nptv6 = all.nptv6;
         }
+        if kinds.contains(&Kind::SiitPolicies) || kinds.contains(&Kind::SiitMappings) {
+            some.siit = all.siit;
+        }
         if kinds.contains(&Kind::Ipfix) {
             some.ipfix = all.ipfix;
         }

@@ -59,7 +59,7 @@ fn what_was_applied_is_in_force() {
 #[test]
 fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
     type Lose = fn(&mut ForwarderState);
-    let cases: [(Kind, &str, Lose); 31] = [
+    let cases: [(Kind, &str, Lose); 33] = [
         (Kind::Workers, "workers", |state| {
             state.worker_pool.workers[0].set_polling(Polling::Always);
         }),
@@ -104,6 +104,8 @@ fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
         (Kind::NatPolicies, "1/2, number 2", |state| state.lose_nat_policy()),
         (Kind::NatMappings, "1/3", |state| state.lose_nat_mapping()),
         (Kind::NptPrefixes, "fd00::/48 of b", |state| state.lose_npt_prefix()),
+        (Kind::SiitPolicies, "7/1", |state| state.lose_siit(true)),
+        (Kind::SiitMappings, "192.0.2.8/30 of 7/1", |state| state.lose_siit(false)),
         (Kind::Ipfix, "ipfix", |state| state.lose_export()),
         (Kind::FlowSync, "flow-sync", |state| state.lose_flow_sync()),
         (Kind::FlowLimits, "flow-limits", |state| state.lose_flow_limits()),

@@ -260,6 +260,7 @@ impl ForwarderState {
             in_bytes,
             port_control: self.pcp_state(),
             prefixes: self.list_npt_prefixes(),
+            stateless: self.list_siit(),
         }
     }
 

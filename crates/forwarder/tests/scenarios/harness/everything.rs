@@ -23,8 +23,8 @@ use stoa_ports::Encapsulation;
 use stoa_wire::{protocol, vrrp};
 
 use logins::logins;
-pub use prefixes::nat64;
 use prefixes::prefixes;
+pub use prefixes::{nat64, stateless};
 use zones::zones;
 
 use super::setup::{self, Setup, host4, host6, our4, our6, virtual_router};

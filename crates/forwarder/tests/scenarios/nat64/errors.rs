@@ -14,7 +14,7 @@ pub fn error6(source: Ipv6Addr, error: icmp6::Error, about: &[u8]) -> Vec<u8> {
     ip6(&ipv6::Builder::new(source, destination, protocol::ICMP6), &message[..length])
 }
 
-fn ends6(packet: &[u8]) -> (Ipv6Addr, Ipv6Addr) {
+pub fn ends6(packet: &[u8]) -> (Ipv6Addr, Ipv6Addr) {
     let view = ipv6::check(packet).unwrap();
     (view.source(), view.destination())
 }
@@ -198,7 +198,7 @@ fn fragments_follow_the_first_one_in_both_directions() {
 }
 
 /// Two fragments of an IPv6 packet with this data.
-fn halves6(source: Ipv6Addr, destination: Ipv6Addr, data: &[u8]) -> [Vec<u8>; 2] {
+pub fn halves6(source: Ipv6Addr, destination: Ipv6Addr, data: &[u8]) -> [Vec<u8>; 2] {
     use stoa_wire::ipv6_extensions::Fragment;
     use zerocopy::IntoBytes;
     let of = |from: usize, to: usize| {

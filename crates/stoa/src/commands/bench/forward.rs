@@ -159,7 +159,10 @@ struct Layout {
     /// --nat44
     #[arg(long)]
     nat64: bool,
-    /// Send from outside to a host inside (with --nat44 or --nat64): as many flows as --flows, translated back
+    /// The same without state, by explicit mappings (SIIT)
+    #[arg(long, conflicts_with_all = ["nat44", "nat64"])]
+    siit: bool,
+    /// Send from outside to a host inside (with --nat44, --nat64 or --siit): as many flows as --flows, translated back
     #[arg(long)]
     answers: bool,
     /// Export flows by IPFIX, to a collector at which nobody listens (with --stateful or --nat44)
@@ -172,7 +175,8 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         Some(Family::Ip6) => Ip::V6,
         _ => Ip::V4,
     };
-    let shortest = if ip == Ip::V4 && !forward.layout.nat64 { 64 } else { 78 };
+    let shortest =
+        if ip == Ip::V4 && !(forward.layout.nat64 || forward.layout.siit) { 64 } else { 78 };
     let usual = Visits::Some(if forward.flows.are_new() { 255 } else { 1 });
     Ok(Workload {
         ip,
@@ -195,7 +199,8 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         has_zones: forward.layout.zones,
         has_syn_cookies: forward.layout.syn_cookies,
         has_nat44: forward.layout.nat44,
-        has_nat64: forward.layout.nat64,
+        has_nat64: forward.layout.nat64 || forward.layout.siit,
+        is_stateless: forward.layout.siit,
         has_answers: forward.layout.answers,
         is_exported: forward.layout.export,
         is_tagged: forward.vlan,
@@ -287,6 +292,7 @@ fn layout(figures: &Figures) -> String {
     parts.extend(figures.syn_cookies.then(|| "SYNs with cookies".to_owned()));
     parts.extend(figures.nat44.then(|| "translated".to_owned()));
     parts.extend(figures.nat64.then(|| "by NAT64".to_owned()));
+    parts.extend(figures.siit.then(|| "by SIIT".to_owned()));
     parts.extend(figures.answers.then(|| "from outside".to_owned()));
     parts.extend(figures.export.then(|| "exported by IPFIX".to_owned()));
     parts.extend(figures.features_elsewhere.iter().map(|name| format!("{name} elsewhere")));

@@ -226,6 +226,7 @@ pub(super) fn everything() -> v1::Desired {
         }],
         nat: Some(nat()),
         nptv6: Some(nptv6()),
+        siit: Some(siit()),
         ipfix: Some(ipfix()),
         flow_sync: Some(flow_sync()),
         flow_limits: Some(flow_limits()),
@@ -276,6 +277,27 @@ fn ipfix() -> v1::Ipfix {
         flows: true,
         ..v1::Ipfix::default()
     }
+}
+
+/// A policy with a mapping of each kind.
+fn siit() -> v1::Siit {
+    let prefix = |address: &[u8], length| Some(v1::Prefix { address: address.to_vec(), length });
+    let net = |first: u8, length| prefix(&[&[first][..], &[0; 15]].concat(), length);
+    let mapping =
+        |ip4: [u8; 4], ip6, embedded| v1::SiitMapping { ip4: prefix(&ip4, 30), ip6, embedded };
+    let policy = v1::SiitPolicy {
+        instance: 7,
+        policy: 1,
+        vrf: "red".into(),
+        prefix: net(0x64, 96),
+        mappings: vec![
+            mapping([192, 0, 2, 4], net(0x30, 64), false),
+            mapping([192, 0, 2, 8], net(0x64, 96), true),
+        ],
+        kept: prefix(&[192, 0, 2, 4], 32).into_iter().collect(),
+        error_interface: "b".into(),
+    };
+    v1::Siit { policies: vec![policy] }
 }
 
 /// A pair of prefixes.
