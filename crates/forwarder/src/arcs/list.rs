@@ -9,18 +9,12 @@ use super::{
     ETHERNET_INPUT, IP_LOCAL, IP4_INPUT, IP4_ORIGIN, IP4_OUTPUT, IP6_INPUT, IP6_ORIGIN, IP6_OUTPUT,
     PORT_OUTPUT,
 };
-use crate::acl;
 use crate::ethernet::cross_connect;
 use crate::ip::{flow_hash, minimum_ttl, mss_clamp, policy, redirect, reverse_path};
-use crate::login;
-use crate::nat;
-use crate::nat64;
 use crate::nodes::node;
-use crate::noop;
-use crate::nptv6;
 use crate::output::interface_output;
 use crate::shared::Shared;
-use crate::siit;
+use crate::{acl, login, nat, nat64, noop, nptv6, siit};
 
 /// All arcs, with the features of this tree.
 pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[

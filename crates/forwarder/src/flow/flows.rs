@@ -1,13 +1,12 @@
 //! The flow tables of the router, one for each family: all workers look up in them, and each owns the flows that it has
 //! created ([`super::tracker`]).
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stoa_engine::quiescence::Quiescence;
 use stoa_engine::{clock, heap};
-use stoa_tables::flow_table::{FlowCapacity, FlowError, FlowReader, FlowTable, Secret};
+use stoa_tables::flow_table::{FlowCapacity, FlowError, FlowReader, FlowTable};
 use stoa_tables::lpm::Kernel;
 
 use super::adoption::Adoption;
@@ -15,6 +14,8 @@ use super::alg::{AlgFlows, Expectations};
 pub use super::flow_counts::{FlowCounts, FlowSums};
 use super::limits::FlowLimits;
 use super::profiles::Profiles;
+pub use super::random::random;
+use super::random::secret;
 use super::selection::{Selection, SharedSelection};
 use super::splice::Splices;
 use super::syn_cookies::SynCookies;
@@ -86,20 +87,6 @@ pub struct Sizes {
 /// The part of a table that one source may fill with flows, and how many flows it may have of a small table.
 const SOURCE_PART: u32 = 16;
 const SOURCE_LEAST: u32 = 256;
-
-/// Random words: the system gives the keys of the hash.
-pub fn random<const WORDS: usize>() -> [u64; WORDS] {
-    let state = RandomState::new();
-    std::array::from_fn(|at| if cfg!(fuzzing) { at as u64 } else { state.hash_one(at) })
-}
-
-fn secret() -> Secret {
-    let mut bytes = [0; 64];
-    for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(random::<8>()) {
-        *to = word.to_le_bytes();
-    }
-    Secret(bytes)
-}
 
 /// The default limit of a source in a table of so many flows.
 fn source_limit(capacity: u32) -> u32 {

@@ -32,6 +32,7 @@ pub mod fragments;
 pub mod limits;
 pub mod profiles;
 pub mod quoted;
+mod random;
 pub mod selection;
 pub mod splice;
 pub mod syn_cookies;
