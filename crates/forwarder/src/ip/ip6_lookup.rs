@@ -59,7 +59,7 @@ impl Node for Ip6Lookup {
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Counted::All);
         if !scopes && let Some(any) = may_all_leave(&shared.attributes, FORWARD6, vector) {
             let next = follow_all(shared, vector, &self.values, route);
-            return match any & flags::CROSSED {
+            return match any & (flags::CROSSED | flags::STATELESS) {
                 0 => next,
                 _ => nat64::all_forwarded(vector, next),
             };

@@ -121,19 +121,22 @@ pub fn all_confined(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
             continue;
         }
         vector.next[lane] = confined(shared, vector, lane, vector.next[lane]);
-        if vector.next[lane] == REWRITE && vector.flags[lane] & flags::CROSSED != 0 {
+        // One without state may go where others may not.
+        let is_confined =
+            vector.flags[lane] & (flags::CROSSED | flags::STATELESS) == flags::CROSSED;
+        if vector.next[lane] == REWRITE && is_confined {
             open = Some(vector.adjacency[lane]);
         }
     }
     Next::Lanes
 }
 
-/// Where a lane goes that a look-up of IPv6 sends to `next`: one that was an IPv4 packet is for hosts, and for no
-/// service of the router.
+/// Where a lane goes that a look-up of IPv6 sends to `next`: one that was an IPv4 packet, or went to the prefix of SIIT,
+/// is for hosts, and for no service of the router.
 #[inline]
 pub fn forwarded(vector: &Vector, lane: usize, next: u16) -> u16 {
     let flags = vector.flags[lane];
-    if flags & flags::CROSSED == 0 || next != LOCAL {
+    if flags & (flags::CROSSED | flags::STATELESS) == 0 || next != LOCAL {
         return next;
     }
     match flags & flags::STATELESS {

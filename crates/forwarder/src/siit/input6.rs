@@ -1,7 +1,7 @@
 //! `ip6-siit-input`: makes IPv4 packets of received IPv6 packets to the prefix of their VRF. Their source has a
 //! mapping. A packet to another mapped address stays an IPv6 packet: it gets both translations at once (hairpin).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use stoa_engine::arc::ArcHook;
@@ -81,7 +81,7 @@ impl<'a> Of<'a> {
         if !may_go || domain.mapped6(destination).is_some() {
             return None;
         }
-        Some((domain.mapped4(source)?, destination))
+        Some((domain.sender4(source)?.to_bits(), destination))
     }
 }
 
@@ -130,9 +130,10 @@ impl Input {
             if vector.rx_if[lane] != of.interface {
                 of = Of::new(shared, table, vector.rx_if[lane]);
             }
-            let is_other = of
-                .domain
-                .is_none_or(|it| destination & it.prefix.fixed() != it.prefix.network().to_bits());
+            let is_other = of.domain.is_none_or(|it| {
+                let is_outside = destination & it.prefix.fixed() != it.prefix.network().to_bits();
+                is_outside || it.is_host6(*destination)
+            });
             *value = u32::from(is_other | (vector.flags[lane] & OTHERS != 0));
         }
         LaneSet::first_of(lanes).take_equal(&self.differs, 0)
@@ -260,7 +261,7 @@ fn translate(
         return Err(Fate::Answer(IcmpCause::NotGlobal));
     }
     let of_router = || domain.error_source.filter(|_| is_error6(bytes));
-    let source = domain.mapped4(ends.0.to_bits()).map(Ipv4Addr::from_bits).or_else(of_router);
+    let source = domain.sender4(ends.0.to_bits()).or_else(of_router);
     let source = source.ok_or(Fate::Drop(Drop::SiitSource))?;
     let identification = identifier.next(identifier.offset(to.to_bits()));
     // What an error quotes has come to the host.
@@ -273,6 +274,9 @@ fn translate(
         mark(vector, lane);
         return Ok(TO_LOOKUP4);
     };
+    if !domain.prefix.may_have(source) {
+        return Err(Fate::Drop(Drop::SiitSource));
+    }
     // What an error quotes has come from the host.
     let quoted = |it| domain.sent6(it);
     let length = to_ip6(packet, ends, quoted, &mut **second).map_err(fate)?;

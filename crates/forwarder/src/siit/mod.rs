@@ -26,6 +26,7 @@ use stoa_tables::flow_table::Tuple;
 use stoa_wire::siit::{Ends4, Ends6, Mapping, Prefix};
 use table::ByMask;
 
+use crate::nat64::is_host4;
 use crate::nptv6::Traffic;
 
 /// The node that makes IPv6 packets.
@@ -58,6 +59,8 @@ pub struct Domain {
     by6: ByMask,
     /// The source of ICMP errors of routers without a mapping.
     error_source: Option<Ipv4Addr>,
+    /// Whether the prefix has hosts with IPv4-translatable addresses (RFC 6052 section 2).
+    has_translatable: bool,
     /// By worker.
     traffic: Arc<[Traffic]>,
 }
@@ -82,14 +85,16 @@ impl Domain {
         }
         let of6: Vec<(u128, u128)> = mappings.iter().map(Mapping::ip6).collect();
         let (by4, by6) = (ByMask::new(&of4), ByMask::new(&of6));
-        Self { vrf, prefix, mappings, by4, by6, error_source, traffic }
+        let is_in = |it: &Mapping| it.is_embedded() && it.prefix6().0 == prefix.network();
+        let has_translatable = mappings.iter().any(is_in);
+        Self { vrf, prefix, mappings, by4, by6, error_source, has_translatable, traffic }
     }
 
     /// The IPv6 address of a mapped IPv4 one.
     #[inline]
     fn mapped6(&self, address: u32) -> Option<u128> {
         let mapping = self.mappings.get(self.by4.find(address.into())?)?;
-        Some(mapping.to_ip6(address))
+        mapping.may_have(address).then(|| mapping.to_ip6(address))
     }
 
     /// The IPv4 address of a mapped IPv6 one.
@@ -97,6 +102,21 @@ impl Domain {
     fn mapped4(&self, address: u128) -> Option<u32> {
         let mapping = self.mappings.get(self.by6.find(address)?)?;
         Some(mapping.to_ip4(address))
+    }
+
+    /// The IPv4 address of an IPv6 host that may send to IPv4 hosts: none that no host has, nor one of a network that
+    /// stays IPv4, whose hosts would be impersonated.
+    #[inline]
+    fn sender4(&self, address: u128) -> Option<Ipv4Addr> {
+        let source = Ipv4Addr::from_bits(self.mapped4(address)?);
+        (is_host4(source) && self.mapped6(source.to_bits()).is_some()).then_some(source)
+    }
+
+    /// Whether an address in the prefix is that of an IPv6 host (RFC 6052 section 3.3).
+    #[inline]
+    fn is_host6(&self, address: u128) -> bool {
+        let ip4 = || self.prefix.extract(Ipv6Addr::from_bits(address));
+        self.has_translatable && ip4().is_some_and(|it| self.mapped6(it.to_bits()) == Some(address))
     }
 
     /// Ends of a packet that a mapped host has sent.
@@ -159,7 +179,10 @@ impl Siit {
         let Some(domain) = self.of_vrf(vrf) else { return false };
         match ends {
             Tuple::Ip4(it) => domain.mapped6(it.destination).is_some(),
-            Tuple::Ip6(it) => domain.prefix.extract(Ipv6Addr::from_bits(it.destination)).is_some(),
+            Tuple::Ip6(it) => {
+                let to = it.destination;
+                domain.prefix.extract(Ipv6Addr::from_bits(to)).is_some() && !domain.is_host6(to)
+            }
         }
     }
 }
@@ -199,6 +222,24 @@ mod tests {
         assert_eq!(domain.mapped4(ip6("2001:db8:a:0:900::")), Some(ip4("192.0.2.8")));
         assert_eq!(domain.mapped4(ip6("2001:db8:a:0:a00::")), Some(ip4("192.0.2.10")));
         assert_eq!(domain.mapped4(ip6("2001:db8:c::")), None);
+    }
+
+    #[test]
+    fn nobody_sends_as_a_host_that_stays_ip4_or_as_none() {
+        let all = Mapping::embedded((Ipv4Addr::UNSPECIFIED, 0), Prefix::WELL_KNOWN).unwrap();
+        let prefix = Prefix::new("2001:db8:c1a7::".parse().unwrap(), 96).unwrap();
+        let kept = [(ip4("198.41.1.0"), u32::MAX << 8)];
+        let domain = Domain::new((0, prefix), (vec![all], &kept), None, Arc::new([]));
+        let of = |text: &str| domain.sender4(ip6(text)).map(|it| it.to_string());
+        assert_eq!(of("64:ff9b::198.41.0.4").as_deref(), Some("198.41.0.4"));
+        for text in
+            ["127.0.0.1", "224.0.0.1", "255.255.255.255", "0.0.0.0", "198.41.1.9", "10.5.0.1"]
+        {
+            assert_eq!(of(&format!("64:ff9b::{text}")), None, "{text}");
+        }
+        // The well-known prefix stands for no private network (RFC 6052 section 3.1).
+        assert_eq!(domain.mapped6(ip4("10.5.0.1")), None);
+        assert_eq!(domain.mapped6(ip4("198.41.0.4")), Some(ip6("64:ff9b::198.41.0.4")));
     }
 
     #[test]

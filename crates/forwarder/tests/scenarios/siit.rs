@@ -217,6 +217,46 @@ fn services_of_the_router_are_not_reached() {
     lab.assert_dropped(&[("ip6-prohibited", 1)]);
     let got = lab.only("west");
     assert_eq!((got.icmp, got.addresses().1), (Some((1, 1)), host6(1).to_string()));
+    // Nor by a mapped host.
+    refused(&mut lab, 1, &udp_ports(host6(1), of(mapped(9)), (1, 2), b"x"), "siit-address");
+}
+
+/// A host with an IPv4-translatable address (RFC 6052 section 3.3) has IPv6 as any other.
+#[test]
+fn hosts_in_the_prefix_have_both_families() {
+    let translatable = Ipv4Addr::new(198, 51, 100, 9);
+    let there = Mapping::embedded((Ipv4Addr::new(198, 51, 100, 0), 25), prefix()).unwrap();
+    let mappings = [siit().mappings, vec![there]].concat();
+    let with = setup(SiitPolicy { mappings, ..siit() });
+    let mut lab = Lab::new(&with);
+    lab.apply(&with.paths((of(translatable), 128), &[("west", Some(host6(1).into()), 1)])).unwrap();
+    lab.settle();
+    let native =
+        passed(&mut lab, 3, &udp_ports(host6(3), of(translatable), (53, 5000), b"x"), "west");
+    assert_eq!(native.addresses(), (host6(3).to_string(), of(translatable).to_string()));
+    let come = passed(&mut lab, 2, &udp_ports(host4(2), translatable, (5000, 53), b"ask"), "west");
+    assert_eq!(come.addresses(), (of(host4(2)).to_string(), of(translatable).to_string()));
+    let answer = udp_ports(of(translatable), of(host4(2)), (53, 5000), b"answer");
+    assert_eq!(ends(&passed(&mut lab, 1, &answer, "east")).0, "198.51.100.9:53");
+}
+
+/// What SIIT sends by an interface opens it for nobody else.
+#[test]
+fn hosts_of_nat64_stay_confined_beside_mapped_ones() {
+    let nat64 = Prefix::new("2001:db8:64::".parse().unwrap(), 96).unwrap();
+    let of_nat64 = NatPolicy { nat64: Some(nat64), ..policy(NatMapping::EndpointIndependent) };
+    let both = with_nat(setup(siit()), vec![of_nat64], Vec::new());
+    let mut lab = Lab::new(&both.with("north", |it| it.ip4.forwarding = true));
+    let unmapped = Ipv6Addr::from_bits(host6(1).to_bits() + 9);
+    let mapped = packet_from(1, &udp_ports(host6(1), of(host4(3)), (1, 2), b"x"));
+    let other = packet_from(1, &udp_ports(unmapped, nat64.embed(host4(3)), (1, 2), b"x"));
+    for order in [[mapped.clone(), other.clone()], [other, mapped]] {
+        lab.send("west", order);
+        let sent = lab.take("north");
+        assert_eq!(sent.len(), 1);
+        lab.take("west");
+        lab.assert_dropped(&[("ip4-prohibited", 1)]);
+    }
 }
 
 /// NAT44 at the same interface hides nobody who has an address.

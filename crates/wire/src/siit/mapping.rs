@@ -88,6 +88,16 @@ impl Mapping {
         matches!(self.to, To::Embedded(_))
     }
 
+    /// Whether its prefix may stand for an address: the well-known one does only for global addresses (RFC 6052 section
+    /// 3.1).
+    #[inline]
+    pub fn may_have(&self, address: u32) -> bool {
+        match self.to {
+            To::Explicit { .. } => true,
+            To::Embedded(prefix) => prefix.may_have(Ipv4Addr::from_bits(address)),
+        }
+    }
+
     /// The network and the mask of its IPv6 addresses. Some bits of the mask may be 0 before others that are 1: bits 64
     /// to 71 of a prefix of RFC 6052 are always 0.
     pub fn ip6(&self) -> (u128, u128) {

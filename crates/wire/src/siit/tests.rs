@@ -308,3 +308,16 @@ fn quotes_that_are_cut_or_wrong_have_their_own_cause() {
     let cut = |it: &mut Vec<u8>| (it[4], it[5], it[6], it[40], it[41]) = (0, 4, 0, UDP, 0);
     assert_eq!(about(&cut), Err(Refused::QuotedMalformed));
 }
+
+/// They would be extension headers, ICMPv6 or ICMP that no access list has seen.
+#[test]
+fn numbers_that_mean_something_else_in_the_other_family_are_refused() {
+    for number in [0, 43, 44, 51, 59, 60, 135, 139, 140] {
+        assert_eq!(up(&packet4(number, b"data", 0)), Err(Refused::Extension), "{number}");
+    }
+    assert_eq!(up(&packet4(ICMP6, b"data", 0)), Err(Refused::Icmp));
+    assert_eq!(down(&packet6(ICMP4, b"data")), Err(Refused::Icmp));
+    for number in [47, 50, 132] {
+        assert_eq!(up(&packet4(number, b"data", 0)).map(|it| it[6]), Ok(number));
+    }
+}

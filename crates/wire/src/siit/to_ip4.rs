@@ -50,6 +50,10 @@ fn header(
     if has_other_extension(packet) {
         return Err(Refused::Extension);
     }
+    // Access lists of IPv6 do not know its types.
+    if upper.protocol == protocol::ICMP4 && !is_quoted {
+        return Err(Refused::Icmp);
+    }
     let is_icmp = upper.protocol == protocol::ICMP6;
     let fragment = upper.fragment.filter(|it| !it.is_atomic());
     // Other fragments of the packet would keep their offsets, as if it were still there.

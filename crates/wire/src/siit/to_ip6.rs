@@ -4,7 +4,7 @@ use super::icmp::{self, Head};
 use super::upper::{self, Change};
 use super::{Ends4, Ends6, Refused, of_quoted};
 use crate::checksum::Pseudo;
-use crate::ipv6_extensions::FRAGMENT_LENGTH;
+use crate::ipv6_extensions::{FRAGMENT_LENGTH, is_extension};
 use crate::{checksum, icmp4, icmp6, ipv4, ipv6, protocol, udp};
 
 /// Options of source routes (RFC 791 section 3.1).
@@ -69,6 +69,14 @@ fn header(packet: &[u8], (source, destination): Ends6, is_quoted: bool) -> Resul
     let is_icmp = protocol == protocol::ICMP4;
     if is_fragment && is_icmp && !is_quoted {
         return Err(Refused::IcmpFragment);
+    }
+    // As IPv6 they would be other headers than the sender and access lists of IPv4 have seen: RFC 7915 section 4.1
+    // copies the number of any protocol.
+    match protocol {
+        protocol::ICMP6 if !is_quoted => return Err(Refused::Icmp),
+        protocol::NO_NEXT_HEADER if !is_quoted => return Err(Refused::Extension),
+        other if is_extension(other) && !is_quoted => return Err(Refused::Extension),
+        _ => {}
     }
     let next = if is_icmp { protocol::ICMP6 } else { protocol };
     let mut bytes = [0; ipv6::LENGTH + FRAGMENT_LENGTH];

@@ -227,8 +227,9 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
     }
     let (cookies, kind) = (task.shared.flows.syn_cookies(), judged.packet.kind);
     let has_cookie = judged.flags & flags::COOKIE != 0;
-    // Nobody has translated a cookie.
-    if cookies.defers() && !task.policy.has_nat && !has_cookie && is_syn(kind) {
+    // Nobody has translated a cookie, and what has no state has no place to translate its answer.
+    let is_translated = task.policy.has_nat || judged.flags & flags::STATELESS != 0;
+    if cookies.defers() && !is_translated && !has_cookie && is_syn(kind) {
         return Settled::Pass(flags::DEFERRED);
     }
     match side.create(judged.key, &judged.packet, admission, judged.now) {
