@@ -237,6 +237,11 @@ pub fn read(data: &[u8]) -> Result<Message<'_>, SipError> {
             _ => {}
         }
     }
+    let name = data.split(|byte| *byte == b' ').next().unwrap_or(&[]);
+    if status.is_none() && Method::of(name) != message.sequence.method {
+        // Both name the same one (RFC 3261 section 8.1.1.5): what it means to its receiver is open.
+        message.sequence.method = Method::Other;
+    }
     // What is behind the body is ignored (RFC 3261 section 18.3).
     let length = length.unwrap_or(message.body.len());
     message.body = message.body.get(..length).ok_or(SipError::Malformed)?;

@@ -27,8 +27,10 @@ impl Maker<'_> {
             // No block is allocated, and nothing counted, in vain.
             return Err(Drop::TcpNoConnection);
         }
-        // Who has a mapping has no block of its own: policies of both kinds do not meet in a flow.
-        debug_assert!(uses.mapping.is_none());
+        if uses.mapping.is_some() {
+            // The flow can hold one of both only: what it holds beside a mapping would never return.
+            return Err(Drop::Nat44NoMapping);
+        }
         let (internal, mut after, mut left) = (first.internal(), None, TRIES);
         // Before the flow is replaced: a packet without a place leaves it as it is.
         let mut place = self.places().place(internal, policy, after)?;

@@ -258,10 +258,13 @@ impl Maker<'_> {
         // Hosts inside could send to the internal end as well: two of them that open a way for each other need no more
         // than that.
         let lease = mappings.lease_of(known.id);
+        if lease == Lease::No && policy.mapping != Mapping::EndpointIndependent {
+            // It is a registrar's binding: this one alone is expected, and nobody inside either.
+            return None;
+        }
         let is_let_in = !is_outside
             || match lease {
-                // Without leases, those of other policies are a registrar's bindings: it alone is expected.
-                Lease::No => policy.mapping == Mapping::EndpointIndependent && by_policy(),
+                Lease::No => by_policy(),
                 Lease::Anybody => true,
                 Lease::Some => self.peers.admits(known.id, (source, source_port), by_policy()),
             };

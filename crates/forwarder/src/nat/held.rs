@@ -29,6 +29,8 @@ impl NatWorker {
             let is_held = known.external == external && mappings.hold(known.id);
             return if is_held { Ok(Some(known.id)) } else { Err(NotHeld) };
         }
+        // Without an owner, nobody would give the place back.
+        self.owner().ok_or(NotHeld)?;
         let place = self.hold_place((flows, policy), [internal, external], now)?;
         let owner = self.owner().ok_or(NotHeld)?;
         let made = owner.create(mappings, (internal, external), (number, place), now.tick);

@@ -16,6 +16,19 @@ pub enum Method {
     Other,
 }
 
+impl Method {
+    /// The one with this name; names are case-sensitive (RFC 3261 section 7.1).
+    pub(super) fn of(name: &[u8]) -> Self {
+        match name {
+            b"INVITE" => Self::Invite,
+            b"BYE" => Self::Bye,
+            b"CANCEL" => Self::Cancel,
+            b"REGISTER" => Self::Register,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// The request that a message is, or that it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
@@ -31,11 +44,8 @@ pub(super) fn sequence(value: &[u8]) -> Sequence {
     let (number, method) = (words.next().and_then(super::number), words.next());
     let method = match method {
         _ if words.next().is_some() => Method::Other,
-        Some(b"INVITE") => Method::Invite,
-        Some(b"BYE") => Method::Bye,
-        Some(b"CANCEL") => Method::Cancel,
-        Some(b"REGISTER") => Method::Register,
-        _ => Method::Other,
+        Some(name) => Method::of(name),
+        None => Method::Other,
     };
     number.map_or(Sequence::default(), |number| Sequence { number, method })
 }

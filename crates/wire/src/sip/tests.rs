@@ -357,3 +357,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_start_line_and_the_sequence_name_one_method() {
+    let method = |start: &str, of: &str| {
+        let text = format!("{start}\r\nCSeq: 1 {of}\r\n\r\n");
+        read(text.as_bytes()).unwrap().sequence.method
+    };
+    assert_eq!(method("BYE sip:x SIP/2.0", "BYE"), Method::Bye);
+    assert_eq!(method("OPTIONS sip:x SIP/2.0", "BYE"), Method::Other);
+    assert_eq!(method("BYE sip:x SIP/2.0", "OPTIONS"), Method::Other);
+    assert_eq!(method("bye sip:x SIP/2.0", "BYE"), Method::Other);
+    assert_eq!(method("SIP/2.0 200 OK", "BYE"), Method::Bye);
+}

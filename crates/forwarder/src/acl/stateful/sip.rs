@@ -17,6 +17,7 @@ use stoa_wire::sip::write::{Hosts, Session, write};
 use stoa_wire::sip::{self, ENDS, LONGEST, Message, Method, SipError};
 use stoa_wire::udp;
 
+use self::bindings::note_register;
 use self::party::{Pairs, Party, four};
 use super::alg::{LOWEST_PORT, note_first};
 use super::edit::replace_datagram;
@@ -36,21 +37,24 @@ fn cause_of(error: SipError) -> Passed {
     }
 }
 
-/// What a message announces belongs to this call.
-fn call_of(side: &Side, message: &Message<'_>) -> Origin {
-    Origin::new(side.expectations().number_of(message.call_id), message.sequence.number)
+/// What a message that goes in a direction announces belongs to this call, and to the request that it is or answers.
+fn call_of(side: &Side, direction: Direction, message: &Message<'_>) -> Origin {
+    let of_request = if message.status.is_some() { direction.reverse() } else { direction };
+    let name = side.expectations().number_of(message.call_id);
+    Origin::of_call(name, message.sequence.number, of_request)
 }
 
 /// Media of a call that ends are expected no more: all of them with a BYE, and those of an INVITE that is taken back or
-/// refused. Answers to these still come, to the other ends that the request has announced.
-fn forget_ended(side: &Side, id: u32, message: &Message<'_>) {
+/// refused: by who has sent it, or by who has received it. Answers to these still come, to the other ends that the
+/// request has announced.
+fn forget_ended(side: &Side, (id, direction): (u32, Direction), message: &Message<'_>) {
     let is_one_request = match (message.sequence.method, message.status) {
         (Method::Bye, None) => false,
         (Method::Cancel, None) => true,
         (Method::Invite, Some(status)) if status >= 300 => true,
         _ => return,
     };
-    let (all, origin) = (side.expectations(), call_of(side, message));
+    let (all, origin) = (side.expectations(), call_of(side, direction, message));
     let control = Control { id, start: side.reader().entry(id).start() };
     all.forget_call(control, origin.name, is_one_request.then_some(origin.request));
 }
@@ -126,7 +130,8 @@ impl Reading<'_> {
         let (id, direction) = of_flow;
         let sender = Party::of(side, of_flow);
         let receiver = Party::of(side, (id, direction.reverse()));
-        forget_ended(side, id, &message);
+        forget_ended(side, of_flow, &message);
+        note_register(side, direction, gateway, &message);
         let alone = self.expect_ends(side, (of_flow, &sender), gateway, &message);
         let session = self.expect_media(side, (of_flow, &sender), gateway, &message);
         self.keep_bound(side, (of_flow, &receiver), gateway, &message);
@@ -209,7 +214,7 @@ impl Reading<'_> {
         let media = sdp::media(message.body);
         let media = media.map_err(|error| counts.note_passed(cause_of(error))).ok()?;
         let mut ports = [None; MEDIA];
-        let origin = call_of(side, message);
+        let origin = call_of(side, of.0.1, message);
         for (to, it) in ports.iter_mut().zip(media.into_iter().flatten()) {
             let is_held = it.address.is_some_and(|address| address.is_unspecified());
             if it.port == 0 || is_held {

@@ -39,14 +39,14 @@ impl ForwarderState {
         let Some(it) = self.shared.flows.expectations().take_full_pair() else { return };
         let full_pairs = self.alg_sums().passed[Passed::FullPair as usize];
         let log = &mut self.capabilities.acl.alg_log;
-        let announcements = full_pairs.saturating_sub(log.full_pairs);
+        let of_all_pairs = full_pairs.saturating_sub(log.full_pairs);
         let (host, peer) = it.hosts();
         let of = |host| address(host, it.key.is_ip6);
         tracing::warn!(
             host = %of(host),
             peer = %of(peer),
             alg = it.alg.name(),
-            announcements,
+            of_all_pairs,
             "two hosts have as many expected connections as they may have: what they announce more is not let in"
         );
         (log.last, log.full_pairs) = (Some(now), full_pairs);

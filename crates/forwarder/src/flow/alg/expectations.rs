@@ -36,6 +36,10 @@ const BUCKETS: usize = CAPACITY as usize / BUCKET;
 pub const OF_SIP: u32 = CAPACITY / 2;
 /// Those of SIP which a host has announced that nobody has answered, and that may not exist.
 pub const UNANSWERED: u32 = CAPACITY / 8;
+/// Those that registrars have bound, of all hosts, and of one: they stay for an hour, and may hold a port set.
+pub const BOUND: u32 = OF_SIP / 2;
+/// As above.
+pub const BOUND_OF_HOST: u16 = 16;
 /// Expectations of connections to one host; and of those from it that are unanswered.
 pub const OF_HOST: Most = Most { sip: 256, others: 64 };
 /// Expectations of two hosts.
@@ -61,21 +65,24 @@ impl Most {
 const HOSTS: usize = 1_024;
 const PAIRS: usize = 4_096;
 /// What an expectation is counted by.
-const STEPS: usize = 5;
+const STEPS: usize = 7;
 
 /// All expectations. There is no memory for them before a rule names a gateway.
 pub struct Expectations {
     slots: Prepared<Slot>,
     /// What has announced the last expectation of each slot.
     origins: Prepared<AtomicU32>,
-    /// Expectations for each counter of hosts that listen, of the other ones of what is unanswered, and of pairs.
+    /// Expectations for each counter of hosts that listen, of the other ones of what is unanswered, of hosts that have
+    /// registered, and of pairs.
     hosts: Box<[AtomicU16; HOSTS]>,
     peers: Box<[AtomicU16; HOSTS]>,
+    bound_hosts: Box<[AtomicU16; HOSTS]>,
     pairs: Box<[AtomicU16; PAIRS]>,
     live: AtomicU32,
-    /// Those of SIP, and those of them that are unanswered.
+    /// Those of SIP, those of them that are unanswered, and those that registrars have bound.
     of_sip: AtomicU32,
     unanswered: AtomicU32,
+    bound: AtomicU32,
     /// Whether calls of PPTP were ever expected.
     has_calls: AtomicBool,
     /// The tick at which all were looked at last.
@@ -96,10 +103,12 @@ impl Expectations {
             origins: Prepared::default(),
             hosts: Box::new([const { AtomicU16::new(0) }; HOSTS]),
             peers: Box::new([const { AtomicU16::new(0) }; HOSTS]),
+            bound_hosts: Box::new([const { AtomicU16::new(0) }; HOSTS]),
             pairs: Box::new([const { AtomicU16::new(0) }; PAIRS]),
             live: AtomicU32::new(0),
             of_sip: AtomicU32::new(0),
             unanswered: AtomicU32::new(0),
+            bound: AtomicU32::new(0),
             has_calls: AtomicBool::new(false),
             swept: AtomicU32::new(0),
             seed,
@@ -167,6 +176,7 @@ impl Expectations {
     /// Gives back what [`Self::reserve`] has taken in its first steps.
     fn give_back(&self, it: &Expectation, steps: usize) {
         let Counters { host, peer, pair } = it.counters(self.seed);
+        let is_bound = it.kind == Expected::Bound;
         for step in 0..steps {
             match step {
                 0 => Self::count_less(&self.hosts[..], host),
@@ -174,6 +184,8 @@ impl Expectations {
                 2 => Self::count_less(&self.pairs[..], pair),
                 3 if it.alg == Alg::Sip => drop(self.of_sip.fetch_sub(1, Ordering::Relaxed)),
                 4 if it.is_unanswered => drop(self.unanswered.fetch_sub(1, Ordering::Relaxed)),
+                5 if is_bound => Self::count_less(&self.bound_hosts[..], host),
+                6 if is_bound => drop(self.bound.fetch_sub(1, Ordering::Relaxed)),
                 _ => {}
             }
         }
@@ -182,6 +194,7 @@ impl Expectations {
     /// Counts an expectation, if all limits allow it.
     fn reserve(&self, it: &Expectation) -> Result<(), Full> {
         let Counters { host, peer, pair } = it.counters(self.seed);
+        let is_bound = it.kind == Expected::Bound;
         let share = |counter: &AtomicU32, most: u32| {
             let more = |count: u32| (count < most).then(|| count + 1);
             let done = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -197,6 +210,8 @@ impl Expectations {
                     .map_err(|_| self.full_pair.note(it)),
                 3 if it.alg == Alg::Sip => share(&self.of_sip, OF_SIP),
                 4 if it.is_unanswered => share(&self.unanswered, UNANSWERED),
+                5 if is_bound => Self::count_more(&self.bound_hosts[..], host, BOUND_OF_HOST),
+                6 if is_bound => share(&self.bound, BOUND),
                 _ => Ok(()),
             };
             if let Err(full) = done {

@@ -6,6 +6,7 @@ use stoa_tables::flow_table::Direction;
 use super::Alg;
 use super::calls::{self, Calls};
 use super::ports::{self, Ports};
+use super::registers::{self, Registers};
 use crate::flow::flow_words::FlowWords;
 
 /// Words of a direction, of both, and of a flow.
@@ -13,6 +14,9 @@ const STREAM: usize = 4;
 const STREAMS: usize = 2 * STREAM;
 const WORDS: usize = STREAMS + calls::WORDS;
 const _: () = assert!(calls::WORDS == ports::WORDS);
+/// Those of a direction that a flow of SIP, which has no streams, uses for registrations.
+const OF_REGISTERS: usize = STREAM - 1;
+const _: () = assert!(2 * OF_REGISTERS == registers::WORDS);
 /// Bits of the last word of a direction, above the port.
 const HAS_EDIT: u32 = 1 << 16;
 const HAS_LINE: u32 = 1 << 17;
@@ -157,19 +161,22 @@ impl Stream {
 pub struct AlgFlow {
     /// The gateway; `None`: rules name none any more, but numbers still change.
     pub alg: Option<Alg>,
-    /// What both ends send: in the original direction, and in the other one.
+    /// What both ends send: in the original direction, and in the other one. Not kept of SIP.
     pub streams: [Stream; 2],
     /// The calls of PPTP.
     pub calls: Calls,
     /// The ports that SIP has given others.
     pub ports: Ports,
+    /// The registrations of SIP that are not answered.
+    pub registers: Registers,
 }
 
 impl AlgFlow {
     /// One whose first packet was seen. `first`: what its sender sends.
     pub fn beginning(alg: Alg, first: Stream) -> Self {
         let streams = [first, Stream::default()];
-        Self { alg: Some(alg), streams, calls: Calls::default(), ports: Ports::default() }
+        let (calls, ports, registers) = Default::default();
+        Self { alg: Some(alg), streams, calls, ports, registers }
     }
 
     /// What is sent in a direction.
@@ -202,21 +209,35 @@ impl AlgFlows {
             GONE => None,
             number => Some(Alg::of_number(number as u8)?),
         };
-        let streams = [[a, b, c, d & !BESIDE], [e, f, g, h & !BESIDE]].map(Stream::of_words);
-        let (mut calls, mut ports) = (Calls::default(), Ports::default());
-        match alg {
-            Some(Alg::Sip) => ports = Ports::of_words(&rest),
-            _ => calls = Calls::of_words(&rest, h >> ALG_SHIFT),
+        if alg == Some(Alg::Sip) {
+            let registers = Registers::of_words([a, b, c, e, f, g]);
+            let ports = Ports::of_words(&rest);
+            return Some(AlgFlow {
+                ports,
+                registers,
+                ..AlgFlow::beginning(Alg::Sip, Stream::default())
+            });
         }
-        Some(AlgFlow { alg, streams, calls, ports })
+        let streams = [[a, b, c, d & !BESIDE], [e, f, g, h & !BESIDE]].map(Stream::of_words);
+        let calls = Calls::of_words(&rest, h >> ALG_SHIFT);
+        let (ports, registers) = Default::default();
+        Some(AlgFlow { alg, streams, calls, ports, registers })
     }
 
     /// Sets the state of a flow; whether there is room. Only the owner of the flow calls this.
     pub fn set(&self, id: u32, flow: Option<&AlgFlow>) -> bool {
         let mut values = [0; WORDS];
         if let Some(flow) = flow {
-            for (to, stream) in values.as_chunks_mut::<STREAM>().0.iter_mut().zip(&flow.streams) {
-                *to = stream.words();
+            let of_registers = flow.registers.words();
+            let registers = of_registers.as_chunks::<OF_REGISTERS>().0;
+            let streams = flow.streams.iter().zip(registers);
+            for (to, (stream, registers)) in
+                values.as_chunks_mut::<STREAM>().0.iter_mut().zip(streams)
+            {
+                match flow.alg {
+                    Some(Alg::Sip) => to[..OF_REGISTERS].copy_from_slice(registers),
+                    _ => *to = stream.words(),
+                }
             }
             let alg = flow.alg.map_or(GONE, |alg| u32::from(alg as u8));
             values[STREAM - 1] |= alg << ALG_SHIFT;
@@ -253,14 +274,22 @@ mod tests {
             streams in [streams(), streams()],
             alg in prop::option::of(prop::sample::select(Alg::ALL.to_vec())),
             (calls, over) in any::<([u32; calls::WORDS], u8)>(),
+            registers in any::<[u32; registers::WORDS]>(),
         ) {
-            let ports = Ports::of_words(&calls);
-            let calls = Calls::of_words(&calls, over.into());
-            let (calls, ports) = match alg {
-                Some(Alg::Sip) => (Calls::default(), ports),
-                _ => (calls, Ports::default()),
+            let flow = match alg {
+                Some(Alg::Sip) => AlgFlow {
+                    ports: Ports::of_words(&calls),
+                    registers: Registers::of_words(registers),
+                    ..AlgFlow::beginning(Alg::Sip, Stream::default())
+                },
+                _ => AlgFlow {
+                    alg,
+                    streams,
+                    calls: Calls::of_words(&calls, over.into()),
+                    ..AlgFlow::beginning(Alg::Ftp, Stream::default())
+                },
             };
-            let (all, flow) = (AlgFlows::default(), AlgFlow { alg, streams, calls, ports });
+            let all = AlgFlows::default();
             prop_assert!(!all.set(1, Some(&flow)) && all.0.prepare(2));
             prop_assert_eq!(all.get(1), None);
             prop_assert!(all.set(1, Some(&flow)) && !all.set(2, Some(&flow)));

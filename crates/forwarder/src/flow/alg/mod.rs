@@ -11,6 +11,7 @@ pub mod calls;
 pub mod expectations;
 pub mod flows;
 pub mod ports;
+pub mod registers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,6 +23,7 @@ pub use expectations::{
 };
 pub use flows::{AlgFlow, AlgFlows, Stream};
 pub use ports::Ports;
+pub use registers::Registers;
 
 /// The bit of the number of a rule that expected connections have: a control connection of this rule announced them.
 pub const EXPECTED: u32 = 1 << 23;

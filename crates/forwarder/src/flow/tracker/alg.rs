@@ -263,7 +263,11 @@ impl Side {
             }
             Some(former) => {
                 all.forget(&former.key, former.control);
-                all.put(it, tick)
+                let is_again = [former.kind, it.kind] == [Expected::Media; 2]
+                    && former.becomes == it.becomes
+                    && former.origin.name == it.origin.name;
+                let origin = if is_again { former.origin } else { it.origin };
+                all.put(&Expectation { origin, ..*it }, tick)
             }
             None => all.expect(it, tick),
         };

@@ -114,3 +114,40 @@ fn flows_outlast_the_message_that_ends_their_call() {
     assert!(media(&mut call.lab, (2, "west"), back, (9000, 8000)).is_some());
     assert!(media(&mut call.lab, (2, "west"), back, (9001, 8001)).is_none());
 }
+
+/// The session stays as it is (RFC 3261 section 14.1).
+#[test]
+fn a_refused_change_of_a_call_leaves_its_media() {
+    let of_nat = Call::by(&masquerade(), our4(2).into());
+    let of_rules = Call::by(&sip_gate(), host4(1).into());
+    for (mut call, count) in [(of_nat, 4), (of_rules, 2)] {
+        call.invites(1);
+        let ok = message("SIP/2.0 200 OK", 1, "INVITE", &session(host4(2), 9000));
+        call.hears(&ok);
+        for (number, refusal) in [(2, "491 Request Pending"), (3, "401 Unauthorized")] {
+            assert_eq!(call.invites(number), count + 2);
+            call.hears(&message(&format!("SIP/2.0 {refusal}"), number, "INVITE", ""));
+            assert_eq!(call.expected(), count + 2, "{refusal}");
+        }
+        // The request is refused whose session another one has renewed.
+        call.says(&message("BYE sip:b SIP/2.0", 4, "BYE", ""));
+        call.invites(5);
+        call.says(&message("UPDATE sip:b SIP/2.0", 6, "UPDATE", &session(host4(1), 8000)));
+        assert_eq!(call.expected(), count);
+        call.hears(&message("SIP/2.0 486 Busy Here", 5, "INVITE", ""));
+        assert_eq!(call.expected(), 0);
+    }
+}
+
+/// The other end may have another opinion: who has sent an INVITE takes it back, and who has received it refuses it.
+#[test]
+fn only_its_own_end_takes_back_a_request() {
+    let mut call = Call::by(&masquerade(), our4(2).into());
+    call.invites(1);
+    call.hears(&message("CANCEL sip:a SIP/2.0", 1, "CANCEL", ""));
+    call.says(&message("SIP/2.0 486 Busy Here", 1, "INVITE", ""));
+    call.hears(&message("OPTIONS sip:a SIP/2.0", 1, "BYE", ""));
+    assert_eq!(call.expected(), 4);
+    call.says(&message("CANCEL sip:b SIP/2.0", 1, "CANCEL", ""));
+    assert_eq!(call.expected(), 0);
+}

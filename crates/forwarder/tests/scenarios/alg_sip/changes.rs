@@ -18,6 +18,7 @@ pub(super) fn registered(lab: &mut Lab, client_port: u16, contact_port: u16, exp
     let seen = got.ports.unwrap().0;
     let ok = |via: &str, contact: &str| {
         let ok = answer("REGISTER", via, contact, "");
+        let ok = ok.replace("CSeq: ", &format!("Call-ID: 1@10.0.1.2:{contact_port}\r\nCSeq: "));
         ok.replace(&format!("<sip:b@{contact}>"), &format!("<sip:a@{contact}>;expires={expires}"))
     };
     let contact = format!("{outside}:{contact_port}");

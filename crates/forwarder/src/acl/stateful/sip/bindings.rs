@@ -3,7 +3,7 @@
 
 use stoa_tables::flow_table::{Direction, FlowKey};
 use stoa_wire::protocol::UDP;
-use stoa_wire::sip::Message;
+use stoa_wire::sip::{Message, Method};
 
 use super::{Party, Reading, four};
 use crate::flow::alg::{Alg, AlgFlow, Expectation, Expected, ExpectedKey, Origin, Passed};
@@ -27,21 +27,47 @@ fn end(key: &FlowKey, (address, port): (u32, u16)) -> End {
     End { address, port, protocol: UDP, vrf: key.vrf }
 }
 
+/// The Call-ID of a registration whose client sends in a direction, as a number.
+fn registration(side: &Side, direction: Direction, message: &Message<'_>) -> u32 {
+    let of_client = if direction == Direction::Original { 0 } else { 1 << 31 };
+    side.expectations().number_of(message.call_id) ^ of_client
+}
+
+/// Notes that the sender of a message asks for bindings: no other answer is about them.
+pub(super) fn note_register(
+    side: &Side,
+    direction: Direction,
+    gateway: &mut AlgFlow,
+    message: &Message<'_>,
+) {
+    if message.sequence.method == Method::Register && message.status.is_none() {
+        gateway.registers.ask(registration(side, direction, message), message.sequence.number);
+    }
+}
+
 impl Reading<'_> {
     /// Keeps what a registrar has bound of ends of the receiver. The receiver itself has announced them, or sends from
-    /// them: otherwise a registrar would choose ports of its clients. What it lists no more has ended.
+    /// them: otherwise a registrar would choose ports of its clients. What it lists no more has ended. It must answer
+    /// the last REGISTER of its client by this flow, once: otherwise whoever was sent a datagram would bind its sender
+    /// as long as he likes, and a repeated or forged answer would end what a later one has bound.
     pub(super) fn keep_bound(
         &mut self,
         side: &Side,
         ((id, direction), client): ((u32, Direction), &Party),
-        gateway: &AlgFlow,
+        gateway: &mut AlgFlow,
         message: &Message<'_>,
     ) {
         let Some(address) = four(client.seen.0).filter(|_| message.lists_bindings()) else {
             return;
         };
+        // That in which the client sends.
+        let direction = direction.reverse();
+        let of_client = registration(side, direction, message);
+        if !gateway.registers.answer(of_client, message.sequence.number) {
+            return;
+        }
         let name = side.expectations().number_of(message.address_of_record());
-        let (origin, of_flow) = (Origin::new(name, 0), (id, direction.reverse()));
+        let (origin, of_flow) = (Origin::of_record(name), (id, direction));
         let answer = Answer { client, of_flow, origin };
         let bound = |port| message.bound(address, port).filter(|seconds| *seconds != 0);
         for port in message.ends_of(address) {

@@ -1,7 +1,7 @@
 //! What is expected: the first packet of a connection, and what it becomes.
 
 use stoa_tables::flow_hash::mix;
-use stoa_tables::flow_table::{FlowKey, Tuple};
+use stoa_tables::flow_table::{Direction, FlowKey, Tuple};
 use stoa_wire::protocol::UDP;
 
 use super::{HOSTS, PAIRS};
@@ -159,17 +159,25 @@ pub struct Origin {
     /// The [number of a text](super::Expectations::number_of): of the Call-ID; of what a registrar has bound, of its
     /// address-of-record. 0: unknown, or several.
     pub name: u32,
-    /// The lowest 15 bits of the number of the request (`CSeq`).
+    /// The lowest 14 bits of the number of the request (`CSeq`), and whether it goes in the original direction of its
+    /// flow. Of what was announced again, that of the first announcement: a refusal of a later request leaves a call as
+    /// it is (RFC 3261 section 14.1).
     pub request: u16,
 }
 
-/// Bits of the number of a request.
+/// Bits of a request.
 pub(super) const REQUEST: u16 = (1 << 15) - 1;
 
 impl Origin {
-    /// A request with this number, of a call or address-of-record.
-    pub fn new(name: u32, request: u32) -> Self {
-        Self { name, request: request as u16 & REQUEST }
+    /// A request with this number, of a call, that goes in a direction of its flow.
+    pub fn of_call(name: u32, number: u32, direction: Direction) -> Self {
+        let bit = if direction == Direction::Original { 1 } else { 0 };
+        Self { name, request: ((number << 1) as u16 | bit) & REQUEST }
+    }
+
+    /// An address-of-record; nothing about the request.
+    pub fn of_record(name: u32) -> Self {
+        Self { name, request: 0 }
     }
 }
 

@@ -85,7 +85,7 @@ impl Expectation {
             until,
             epoch: last as u16,
             is_unanswered: last & UNANSWERED != 0,
-            origin: Origin::new(name, last >> REQUEST_SHIFT),
+            origin: Origin { name, request: (last >> REQUEST_SHIFT) as u16 },
             mapping: mapping.checked_sub(1),
         })
     }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use stoa_tables::flow_table::Secret;
+use stoa_tables::flow_table::{Direction, Secret};
 
 use super::*;
 use crate::flow::alg::Alg;
@@ -225,7 +225,7 @@ fn any_expectation() -> impl Strategy<Value = Expectation> {
         until: of.4,
         epoch: of.4 as u16,
         is_unanswered: of.1 & 1 != 0,
-        origin: Origin::new(of.3, of.2),
+        origin: Origin::of_call(of.3, of.2, Direction::Original),
         mapping: of.0.checked_sub(1),
     })
 }
@@ -255,7 +255,8 @@ fn one_of_many_workers_gets_an_expected_connection() {
 #[test]
 fn the_end_of_a_call_ends_what_it_expects() {
     let all = prepared();
-    let call = |name: &[u8], request| Origin::new(all.number_of(name), request);
+    let call =
+        |name: &[u8], request| Origin::of_call(all.number_of(name), request, Direction::Original);
     let expect = |port, control, origin| {
         let it = expectation(key(1, 2, port), control, 60).of(Expected::Media);
         all.expect(&Expectation { alg: Alg::Sip, origin, ..it }, 0).unwrap();
@@ -334,4 +335,36 @@ fn two_hosts_without_room_are_known() {
     assert_eq!(all.take_full_pair(), None);
     assert_eq!(more(1_002), Err(Full::Pair));
     assert_eq!(all.take_full_pair().map(|it| it.key.port), Some(1_002));
+}
+
+/// Whoever has bots and a registrar gets no more, and others' calls have room.
+#[test]
+fn bindings_have_a_share_of_their_own() {
+    let all = prepared();
+    let bind = |host: u32, port| {
+        let it = expectation(key(1_000_000 + host, host, port), 1, 3_600).of(Expected::Bound);
+        all.expect(&Expectation { alg: Alg::Sip, ..it }, 0)
+    };
+    for port in 0..BOUND_OF_HOST {
+        bind(1, port).unwrap();
+    }
+    assert_eq!(bind(1, BOUND_OF_HOST), Err(Full::All));
+    let mut host = 1;
+    while all.live() < BOUND {
+        host += 1;
+        // Its bucket may be full.
+        let _ = bind(host, 5060);
+        assert!(host < 2 * BOUND);
+    }
+    let more = (0..200).filter(|at| bind(10_000 + at, 5060).is_ok()).count();
+    assert_eq!((more, all.live()), (0, BOUND));
+    let media = |host: u32| {
+        let it = expectation(key(1, host, 8_000), 1, 60).of(Expected::Media);
+        all.expect(&Expectation { alg: Alg::Sip, ..it }, 0).is_ok()
+    };
+    assert!((20_000..20_050).filter(|host| media(*host)).count() > 40);
+    // One that ends makes room, for its host and for all.
+    all.forget(&key(1_000_001, 1, 3), Control { id: 1, start: 0 });
+    bind(1, BOUND_OF_HOST).unwrap();
+    assert_eq!(bind(1, 3), Err(Full::All));
 }
