@@ -229,7 +229,8 @@ fn hosts_in_the_prefix_have_both_families() {
     let mappings = [siit().mappings, vec![there]].concat();
     let with = setup(SiitPolicy { mappings, ..siit() });
     let mut lab = Lab::new(&with);
-    lab.apply(&with.paths((of(translatable), 128), &[("west", Some(host6(1).into()), 1)])).unwrap();
+    lab.apply(&with.paths((of(translatable).into(), 128), &[("west", Some(host6(1).into()), 1)]))
+        .unwrap();
     lab.settle();
     let native =
         passed(&mut lab, 3, &udp_ports(host6(3), of(translatable), (53, 5000), b"x"), "west");
