@@ -256,7 +256,7 @@ fn hosts_of_nat64_stay_confined_beside_mapped_ones() {
         let sent = lab.take("north");
         assert_eq!(sent.len(), 1);
         lab.take("west");
-        lab.assert_dropped(&[("ip4-prohibited", 1)]);
+        lab.assert_dropped(&[("ip6-prohibited", 1)]);
     }
 }
 
