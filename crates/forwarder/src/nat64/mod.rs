@@ -131,8 +131,8 @@ pub fn all_confined(shared: &Shared, vector: &mut Vector, next: Next) -> Next {
     Next::Lanes
 }
 
-/// Where a lane goes that a look-up of IPv6 sends to `next`: one that was an IPv4 packet, or went to the prefix of SIIT,
-/// is for hosts, and for no service of the router.
+/// Where a lane goes that a look-up of IPv6 sends to `next`: one that was an IPv4 packet, or went to the prefix of
+/// SIIT, is for hosts, and for no service of the router.
 #[inline]
 pub fn forwarded(vector: &Vector, lane: usize, next: u16) -> u16 {
     let flags = vector.flags[lane];
