@@ -75,6 +75,7 @@ fn configuration() -> Value {
     let prefixes = json!({
         "internal-ipv6-prefix": "fd12:3456:789a::/48", "external-ipv6-prefix": "2001:db8:2::/48"
     });
+    let mapping = json!({ "ipv4-prefix": "203.0.113.77/32", "ipv6-prefix": "2001:db8:1::80/128" });
     let nat = json!({ "instances": { "instance": [
         {
             "id": 1, "policy": [{ "id": 1, "external-realm": realm }],
@@ -84,12 +85,22 @@ fn configuration() -> Value {
             "id": 6, "type": "ietf-nat:nptv6",
             "policy": [{ "id": 1, "external-realm": realm, "nptv6-prefixes": [prefixes] }],
         },
+        {
+            "id": 46, "type": "ietf-nat:siit",
+            "policy": [{
+                "id": 1, "nat64-prefixes": [{ "nat64-prefix": "2001:db8:46::/96" }], "eam": [mapping],
+            }],
+        },
     ] } });
     json!({
         "ietf-access-control-list:acls": lists,
         "ietf-nat:nat": nat,
         "stoa-login:login": {
             "portal": { "address": ["192.0.2.2"], "url": "https://portal.example.net:8444/" },
+        },
+        "stoa-flow-sync:flow-sync": {
+            "local-address": "127.0.0.1", "partner-address": "127.0.0.2",
+            "secret": "a secret of sixteen",
         },
         "stoa-ipfix:ipfix": { "collector": [{ "name": "nobody", "address": "192.0.2.9" }] },
         "stoa-vrf:vrfs": { "vrf": [{ "name": "second" }] },
