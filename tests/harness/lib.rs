@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use stoa_lab::{
-    Command, Configuration, Host, LabError, Output, Result, Router, Side, Tag, Tool, Topology,
-    stoa_binary,
+    Background, Command, Configuration, Host, LabError, Namespace, Output, Result, Router, Side,
+    Tag, Tool, Topology, stoa_binary, wait_until,
 };
 
 pub use four_routers::{AROUND, FourRouters, SHARED, Stream, was_graceful};
@@ -126,6 +126,20 @@ pub const PATIENT: &[&str] = &["-W", "8"];
 pub fn run_ping(host: &Host, arguments: &[&str]) -> Result<Output> {
     let output = host.command(Tool::PING)?.args(["-n"]).args(arguments);
     output.deadline(Duration::from_secs(30)).run()
+}
+
+/// Starts tcpdump, and waits until it listens.
+///
+/// # Errors
+/// It does not start.
+pub fn tcpdump(namespace: &Namespace, arguments: &[&str]) -> Result<Background> {
+    let dump = namespace.command(Tool::TCPDUMP)?.args(arguments.iter().copied()).spawn()?;
+    // Printed on standard error.
+    wait_until("tcpdump listens", Duration::from_secs(10), || {
+        let log = dump.log();
+        if log.contains("listening") { Ok(()) } else { Err(log) }
+    })?;
+    Ok(dump)
 }
 
 /// Runs a Python script with scapy on a host. `IFACE` is its interface; `names` are further variables.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use stoa_lab::{
     Command, Configuration, Namespace, Result, Router, Tag, Tool, Topology, stoa_binary, wait_until,
 };
-use stoa_scenarios::{Scenario, two_sides};
+use stoa_scenarios::{Scenario, tcpdump, two_sides};
 
 /// A router with a host interface of each interface in a namespace for local programs.
 fn begin() -> Result<(Scenario, Namespace)> {
@@ -209,12 +209,7 @@ fn hellos_of_routing_daemons_pass_both_ways() -> Result<()> {
 fn tcpdump_on_the_host_interface_sees_what_is_for_the_router() -> Result<()> {
     let (scenario, local) = begin()?;
     let arguments = ["-n", "-l", "-i", "host-a", "-c", "2", "icmp"];
-    let dump = local.command(Tool::TCPDUMP)?.args(arguments).spawn()?;
-    // Printed on standard error.
-    wait_until("tcpdump listens", Duration::from_secs(10), || {
-        let log = dump.log();
-        if log.contains("listening") { Ok(()) } else { Err(log) }
-    })?;
+    let dump = tcpdump(&local, &arguments)?;
     scenario.hosts_reach_each_other()?;
     ping(scenario.host("host-a").namespace(), "198.18.1.1")?;
     let (stdout, _, _) = dump.finish(Duration::from_secs(10))?;

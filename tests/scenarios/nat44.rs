@@ -8,7 +8,7 @@ use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{
     Background, Configuration, Host, Result, Router, Tool, Topology, stoa_binary, wait_until,
 };
-use stoa_scenarios::{Scenario, side};
+use stoa_scenarios::{Scenario, side, tcpdump};
 
 pub const PORT: u16 = 8000;
 /// External addresses: hosts outside have a route to them.
@@ -125,12 +125,7 @@ fn is_of_pool(address: Ipv4Addr) -> bool {
 
 /// Packets that host-b sees while something happens, as tcpdump prints them.
 fn dumped(host: &Host, doing: impl FnOnce() -> Result<()>) -> Result<String> {
-    let arguments = ["-n", "-l", "-i", "any", "ip"];
-    let dump = host.command(Tool::TCPDUMP)?.args(arguments).spawn()?;
-    wait_until("tcpdump listens", Duration::from_secs(10), || {
-        let log = dump.log();
-        if log.contains("listening") { Ok(()) } else { Err(log) }
-    })?;
+    let dump = tcpdump(host.namespace(), &["-n", "-l", "-i", "any", "ip"])?;
     doing()?;
     // Its output comes a moment after the packet.
     wait_until("tcpdump prints", Duration::from_secs(10), || {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use stoa_lab::{Background, Host, Result, Tool, wait_until};
+use stoa_scenarios::tcpdump;
 
 use crate::nat44::{Lab, PORT, pool, seen_by};
 
@@ -114,12 +115,7 @@ fn wrk_has_no_error_with_a_connection_for_each_request() -> Result<()> {
 /// Writes TCP segments of one direction into a file.
 fn capture(host: &Host, direction: &str, file: &str) -> Result<Background> {
     let words = ["--immediate-mode", "-U", "-i", "eth0", "-Q", direction, "-w", file, "tcp"];
-    let dump = host.command(Tool::TCPDUMP)?.args(words).spawn()?;
-    wait_until("tcpdump listens", Duration::from_secs(10), || {
-        let log = dump.log();
-        if log.contains("listening") { Ok(()) } else { Err(log) }
-    })?;
-    Ok(dump)
+    tcpdump(host.namespace(), &words)
 }
 
 /// What a file has once some text is in it.

@@ -15,14 +15,17 @@ use stoa_scenarios::{Scenario, side};
 const PREFIX: &str = "2001:db8:64::/96";
 /// host-b (198.18.2.2) as IPv6 hosts see it.
 const SERVER: &str = "2001:db8:64::c612:202";
-const PORT: u16 = 8000;
+pub const PORT: u16 = 8000;
 /// Bytes of a large answer.
-const LARGE: usize = 20_000_000;
+pub const LARGE: usize = 20_000_000;
 
-/// Answers `/` with who has asked, `/large` with many bytes, and datagrams with themselves.
-fn serve(host: &Host) -> Result<Background> {
+/// Answers `/` with who has asked, `/large` with many bytes, and datagrams with themselves, in one family.
+pub fn serve(host: &Host, is_ip6: bool) -> Result<Background> {
     let program = "\
         import http.server, socket, sys, threading\n\
+        family = socket.AF_INET6 if sys.argv[3] == 'true' else socket.AF_INET\n\
+        class Server(http.server.ThreadingHTTPServer):\n\
+        \x20   address_family = family\n\
         class Answer(http.server.BaseHTTPRequestHandler):\n\
         \x20   def do_GET(self):\n\
         \x20       body = ('%s %d' % self.client_address[:2]).encode()\n\
@@ -31,19 +34,20 @@ fn serve(host: &Host) -> Result<Background> {
         \x20       self.send_header('Content-Length', str(len(body)))\n\
         \x20       self.end_headers()\n\
         \x20       self.wfile.write(body)\n\
-        echo = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+        echo = socket.socket(family, socket.SOCK_DGRAM)\n\
         # Without DF: the router cuts long answers.\n\
-        echo.setsockopt(socket.IPPROTO_IP, 10, 0)\n\
+        if family == socket.AF_INET: echo.setsockopt(socket.IPPROTO_IP, 10, 0)\n\
         echo.bind(('', int(sys.argv[1])))\n\
         def answer():\n\
         \x20   while True:\n\
         \x20       data, sender = echo.recvfrom(65535)\n\
         \x20       echo.sendto(data, sender)\n\
         threading.Thread(target=answer, daemon=True).start()\n\
-        server = http.server.ThreadingHTTPServer(('', int(sys.argv[1])), Answer)\n\
+        server = Server(('', int(sys.argv[1])), Answer)\n\
         print('ready', flush=True)\n\
         server.serve_forever()\n";
-    let arguments = ["-c", program, &PORT.to_string(), &LARGE.to_string()];
+    let (port, large) = (PORT.to_string(), LARGE.to_string());
+    let arguments = ["-c", program, &port, &large, &is_ip6.to_string()];
     let server = host.command(Tool::PYTHON)?.args(arguments).spawn()?;
     server.wait_for("ready", Duration::from_secs(20))?;
     Ok(server)
@@ -79,7 +83,7 @@ fn begin_with(
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
     let labels: Vec<&str> = sides.iter().map(|it| it.label.as_str()).collect();
     router.wait_up(&labels)?;
-    let server = serve(topology.host("host-b"))?;
+    let server = serve(topology.host("host-b"), false)?;
     Ok((Scenario { router, topology }, server))
 }
 
@@ -91,16 +95,18 @@ fn curl(host: &Host, path: &str, more: &[&str]) -> Result<String> {
     Ok(command.args([&url]).deadline(Duration::from_secs(70)).run()?.ok()?.stdout)
 }
 
-/// Sends a datagram of so many bytes, and gets it back.
-fn echo(host: &Host, bytes: usize) -> Result<()> {
+/// Sends a datagram of so many bytes to a server, and gets it back. Without DF: the router cuts long ones.
+pub fn echo(host: &Host, server: &str, bytes: usize) -> Result<()> {
     let program = "\
         import socket, sys\n\
         data = bytes(i % 251 for i in range(int(sys.argv[3])))\n\
-        s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
+        is_ip6 = ':' in sys.argv[1]\n\
+        s = socket.socket(socket.AF_INET6 if is_ip6 else socket.AF_INET, socket.SOCK_DGRAM)\n\
+        if not is_ip6: s.setsockopt(socket.IPPROTO_IP, 10, 0)\n\
         s.settimeout(5)\n\
         s.sendto(data, (sys.argv[1], int(sys.argv[2])))\n\
         assert s.recv(65535) == data\n";
-    let arguments = ["-c", program, SERVER, &PORT.to_string(), &bytes.to_string()];
+    let arguments = ["-c", program, server, &PORT.to_string(), &bytes.to_string()];
     host.command(Tool::PYTHON)?.args(arguments).run()?.ok()?;
     Ok(())
 }
@@ -128,7 +134,7 @@ fn a_host_with_ip6_alone_reaches_an_ip4_server() -> Result<()> {
     let size = curl(inside, "/large", &["-o", "/dev/null", "-w", "%{size_download}"])?;
     assert_eq!(size, LARGE.to_string());
     for bytes in [100, 1400, 3000] {
-        echo(inside, bytes)?;
+        echo(inside, SERVER, bytes)?;
     }
     assert!(iperf(&scenario)? > 0.0);
     let shown = scenario.router.show("nat")?;

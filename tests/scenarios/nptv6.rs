@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{Configuration, Host, Result, Router, Tool, Topology, stoa_binary, wait_until};
-use stoa_scenarios::{Scenario, side};
+use stoa_scenarios::{Scenario, side, tcpdump};
 
 /// The external prefixes, and what host-a and host-c have of them.
 const EXTERNAL: [&str; 2] = ["2001:db8:e1::/48", "2001:db8:e3::/48"];
@@ -40,11 +40,7 @@ fn begin(mtu: u32) -> Result<Scenario> {
 
 /// What a host sees while something happens, as tcpdump prints it.
 fn dumped(host: &Host, doing: impl FnOnce() -> Result<()>) -> Result<String> {
-    let dump = host.command(Tool::TCPDUMP)?.args(["-n", "-l", "-i", "any", "ip6"]).spawn()?;
-    wait_until("tcpdump listens", Duration::from_secs(10), || {
-        let log = dump.log();
-        if log.contains("listening") { Ok(()) } else { Err(log) }
-    })?;
+    let dump = tcpdump(host.namespace(), &["-n", "-l", "-i", "any", "ip6"])?;
     doing()?;
     wait_until("tcpdump prints", Duration::from_secs(10), || {
         if dump.stdout().contains(HOST_A) { Ok(()) } else { Err(dump.log()) }

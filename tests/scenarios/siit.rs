@@ -11,6 +11,7 @@ use stoa_lab::{
 use stoa_scenarios::{PATIENT, Scenario, side};
 
 use crate::nat64::clat::tayga;
+use crate::nat64::{LARGE, PORT, echo, serve};
 
 const PREFIX: &str = "2001:db8:46::/96";
 /// host-a (2001:db8:1::2) as IPv4 hosts see it.
@@ -19,39 +20,6 @@ const SERVER: &str = "192.0.2.1";
 const CLIENT: &str = "2001:db8:46::c612:202";
 /// A program behind tayga as IPv4 hosts see it.
 const PROGRAM: &str = "192.0.2.4";
-const PORT: u16 = 8000;
-/// Bytes of a large answer.
-const LARGE: usize = 20_000_000;
-
-/// Answers `/` with who has asked, `/large` with many bytes, and datagrams with themselves: of IPv6.
-fn serve(host: &Host) -> Result<Background> {
-    let program = "\
-        import http.server, socket, sys, threading\n\
-        class Server(http.server.ThreadingHTTPServer):\n\
-        \x20   address_family = socket.AF_INET6\n\
-        class Answer(http.server.BaseHTTPRequestHandler):\n\
-        \x20   def do_GET(self):\n\
-        \x20       body = ('%s %d' % self.client_address[:2]).encode()\n\
-        \x20       if self.path == '/large': body = bytes(int(sys.argv[2]))\n\
-        \x20       self.send_response(200)\n\
-        \x20       self.send_header('Content-Length', str(len(body)))\n\
-        \x20       self.end_headers()\n\
-        \x20       self.wfile.write(body)\n\
-        echo = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
-        echo.bind(('', int(sys.argv[1])))\n\
-        def answer():\n\
-        \x20   while True:\n\
-        \x20       data, sender = echo.recvfrom(65535)\n\
-        \x20       echo.sendto(data, sender)\n\
-        threading.Thread(target=answer, daemon=True).start()\n\
-        server = Server(('', int(sys.argv[1])), Answer)\n\
-        print('ready', flush=True)\n\
-        server.serve_forever()\n";
-    let arguments = ["-c", program, &PORT.to_string(), &LARGE.to_string()];
-    let server = host.command(Tool::PYTHON)?.args(arguments).spawn()?;
-    server.wait_for("ready", Duration::from_secs(20))?;
-    Ok(server)
-}
 
 /// host-a has IPv6 alone and a mapping, host-b IPv4 alone.
 fn begin(mtu: u32) -> Result<(Scenario, Background)> {
@@ -81,7 +49,7 @@ fn begin(mtu: u32) -> Result<(Scenario, Background)> {
     configuration["ietf-nat:nat"] = json!({ "instances": { "instance": [instance] } });
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
     router.wait_up(&["host-a", "host-b"])?;
-    let server = serve(topology.host("host-a"))?;
+    let server = serve(topology.host("host-a"), true)?;
     Ok((Scenario { router, topology }, server))
 }
 
@@ -91,21 +59,6 @@ fn curl(host: &Host, path: &str, more: &[&str]) -> Result<String> {
     let arguments = ["-sS", "-4", "--max-time", "60", "--noproxy", "*"];
     let command = host.command(Tool::CURL)?.args(arguments).args(more.iter().copied());
     Ok(command.args([&url]).deadline(Duration::from_secs(70)).run()?.ok()?.stdout)
-}
-
-/// Sends a datagram of so many bytes, and gets it back. Without DF: the router cuts long ones.
-fn echo(host: &Host, bytes: usize) -> Result<()> {
-    let program = "\
-        import socket, sys\n\
-        data = bytes(i % 251 for i in range(int(sys.argv[3])))\n\
-        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
-        s.setsockopt(socket.IPPROTO_IP, 10, 0)\n\
-        s.settimeout(5)\n\
-        s.sendto(data, (sys.argv[1], int(sys.argv[2])))\n\
-        assert s.recv(65535) == data\n";
-    let arguments = ["-c", program, SERVER, &PORT.to_string(), &bytes.to_string()];
-    host.command(Tool::PYTHON)?.args(arguments).run()?.ok()?;
-    Ok(())
 }
 
 /// Bits per second of TCP from one host to an address of the other one.
@@ -130,7 +83,7 @@ fn an_ip4_client_reaches_a_server_with_ip6_alone() -> Result<()> {
     let size = curl(outside, "/large", &["-o", "/dev/null", "-w", "%{size_download}"])?;
     assert_eq!(size, LARGE.to_string());
     for bytes in [100, 1400, 3000] {
-        echo(outside, bytes)?;
+        echo(outside, SERVER, bytes)?;
     }
     assert!(iperf(&scenario, ("host-b", "host-a", SERVER))? > 0.0);
     let shown = scenario.router.show("nat")?;

@@ -1,4 +1,4 @@
-//! Expectations that found no room, and the hosts that are told apart for the log.
+//! Expectations that found no room, and the hosts that the log distinguishes.
 
 use zerocopy::FromZeros;
 
