@@ -85,8 +85,8 @@ impl Domain {
         }
         let of6: Vec<(u128, u128)> = mappings.iter().map(Mapping::ip6).collect();
         let (by4, by6) = (ByMask::new(&of4), ByMask::new(&of6));
-        let is_in = |it: &Mapping| it.is_embedded() && it.prefix6().0 == prefix.network();
-        let has_translatable = mappings.iter().any(is_in);
+        let is_in = |network: u128| network & prefix.fixed() == prefix.network().to_bits();
+        let has_translatable = of6.iter().any(|(network, _)| is_in(*network));
         Self { vrf, prefix, mappings, by4, by6, error_source, has_translatable, traffic }
     }
 
