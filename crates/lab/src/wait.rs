@@ -4,8 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::{LabError, Result, interrupt};
 
-/// How often a condition is checked.
-const PERIOD: Duration = Duration::from_millis(20);
+/// The shortest and the longest pause between two checks of a condition.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
+/// How many times as long as a check the pause behind it is: a check often starts a program, and those that wait must
+/// not keep the processor from what they wait for.
+const SHARE: u32 = 4;
 
 /// Waits until `condition` returns `Ok`, at most `deadline`. An `Err` describes the observed state; the error
 /// contains the last one.
@@ -20,11 +23,13 @@ where
     let end = Instant::now() + deadline;
     loop {
         interrupt::check()?;
+        let begun = Instant::now();
         let show_output = match condition() {
             Ok(value) => return Ok(value),
             Err(show_output) => show_output,
         };
-        if Instant::now() >= end {
+        let checked = Instant::now();
+        if checked >= end {
             let last = if show_output.is_empty() {
                 String::new()
             } else {
@@ -32,7 +37,7 @@ where
             };
             return Err(LabError::WaitDeadline { what: what.to_owned(), deadline, last });
         }
-        std::thread::sleep(PERIOD);
+        std::thread::sleep((SHARE * (checked - begun)).clamp(PAUSES[0], PAUSES[1]));
     }
 }
 
