@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const RETRANSMISSION: Duration = Duration::from_secs(7);
 const GATEWAYS: [&str; 2] = ["198.18.1.254", "198.18.2.254"];
 const SERVER_ADDRESS: &str = "198.18.2.20";
-const SECRET: &str = "0123456789abcdef-lab";
+pub const SECRET: &str = "0123456789abcdef-lab";
 const DEVICES: [&str; 2] = ["host-a", "host-b"];
 
 /// ```text
@@ -28,12 +28,12 @@ const DEVICES: [&str; 2] = ["host-a", "host-b"];
 ///             └── second ─┘
 /// ```
 /// host-a and host-b are switches. Both routers are at both, and share a gateway on each side.
-struct Lab {
+pub struct Lab {
     routers: [Option<Router>; 2],
-    scratch: Scratch,
+    pub scratch: Scratch,
     topology: Topology,
     second: Namespace,
-    client: Namespace,
+    pub client: Namespace,
     server: Namespace,
 }
 
@@ -58,7 +58,7 @@ fn ip_all(namespace: &Namespace, commands: &[&str]) -> Result<()> {
 }
 
 impl Lab {
-    fn new() -> Result<Self> {
+    pub fn new() -> Result<Self> {
         let topology = Topology::new(&sides()?)?;
         let [second, client, server] = ["second", "client", "server"].map(Namespace::new);
         let (second, client, server) = (second?, client?, server?);
@@ -91,7 +91,7 @@ impl Lab {
         Ok(Self { routers, scratch, topology, second, client, server })
     }
 
-    fn start(&mut self, number: usize, configuration: &Value) -> Result<()> {
+    pub fn start(&mut self, number: usize, configuration: &Value) -> Result<()> {
         let namespace = if number == 0 { self.topology.router() } else { &self.second };
         let router = Router::start(&stoa_binary()?, Some(namespace), configuration)?;
         router.wait_up(&DEVICES)?;
@@ -99,12 +99,12 @@ impl Lab {
         Ok(())
     }
 
-    fn router(&self, number: usize) -> &Router {
+    pub fn router(&self, number: usize) -> &Router {
         self.routers[number].as_ref().expect("it runs")
     }
 
     /// Both virtual routers of a router have this state.
-    fn wait_for(&self, number: usize, state: &str) -> Result<()> {
+    pub fn wait_for(&self, number: usize, state: &str) -> Result<()> {
         wait_until(&format!("router {number} is {state}"), PATIENCE, || {
             let all = self.states(number).map_err(|error| error.to_string())?;
             let is_so = all.len() == 2 && all.iter().all(|it| it == state);
@@ -123,7 +123,7 @@ impl Lab {
     }
 
     /// Waits until the state of the synchronization is as desired.
-    fn wait_sync(&self, number: usize, what: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
+    pub fn wait_sync(&self, number: usize, what: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
         wait_until(what, PATIENCE, || {
             let shown = self.router(number).show("flow-sync").map_err(|error| error.to_string())?;
             if is(&shown) { Ok(()) } else { Err(shown.to_string()) }
@@ -131,7 +131,7 @@ impl Lab {
     }
 
     /// Kills all of a router, and does not let it come back.
-    fn kill(&mut self, number: usize) -> Result<Instant> {
+    pub fn kill(&mut self, number: usize) -> Result<Instant> {
         let router = self.routers[number].take().expect("it runs");
         let status = router.status()?;
         let halves = ["forwarder_pid", "controller_pid"].map(|half| status[half].to_string());
@@ -151,7 +151,7 @@ impl Lab {
 }
 
 /// Hosts behind host-a may connect to those behind host-b, which see addresses of the pool.
-fn configuration(number: usize, priority: u8, secret: &str) -> Result<Value> {
+pub fn configuration(number: usize, priority: u8, secret: &str) -> Result<Value> {
     const MODULE: &str = "ietf-access-control-list";
     let own = [format!("198.18.1.{}", 1 + 2 * number), format!("198.18.2.{}", 1 + 2 * number)];
     let mut made = Configuration::new(&sides()?).route("0.0.0.0/0", NextHop::Special("blackhole"));

@@ -101,12 +101,53 @@ fn serve(host: &Host, address: &str) -> Result<Background> {
     Ok(server)
 }
 
+/// Status, redirect and body.
+type Answer = (u16, String, String);
+
+/// A request of a guest; status 0: no answer.
+fn curl(guest: &Namespace, url: &str, more: &[&str]) -> Result<Answer> {
+    let command = guest.command(Tool::CURL)?;
+    let command = command
+        .args(["--silent", "--show-error", "--insecure", "--max-time", "10", "--noproxy", "*"])
+        .args(["--write-out", "\n%{redirect_url}\n%{http_code}", url])
+        .args(more);
+    let done = command.run()?;
+    let (rest, status) = done.stdout.rsplit_once('\n').unwrap_or_default();
+    let (body, redirect) = rest.rsplit_once('\n').unwrap_or_default();
+    let body = if done.success() { body } else { &done.stderr };
+    Ok((status.parse().unwrap_or(0), redirect.to_owned(), body.to_owned()))
+}
+
+/// Logs a guest in by the form of a portal, as a browser does. Returns the status: 303 is success.
+pub fn log_in(
+    guest: &Namespace,
+    portal: &str,
+    scratch: &Scratch,
+    (user, password): (&str, &str),
+) -> Result<u16> {
+    let jar = scratch.file("cookies").display().to_string();
+    let (_, _, form) = curl(guest, portal, &["--cookie-jar", &jar])?;
+    let mark = form.split("name=\"mark\" value=\"").nth(1).unwrap_or_default();
+    let mark = mark.split('"').next().unwrap_or_default();
+    let fields = [("mark", mark), ("user", user), ("password", password)];
+    let fields: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut more = vec!["--cookie", jar.as_str()];
+    fields.iter().for_each(|field| more.extend(["--data-urlencode", field.as_str()]));
+    Ok(curl(guest, &format!("{portal}log-in"), &more)?.0)
+}
+
+/// The user ann with the password `correct horse`, for a configuration.
+pub fn ann() -> Result<Value> {
+    let hash = Command::program(stoa_binary()?).args(["user", "hash"]);
+    let hash = hash.input("correct horse\n").run()?.ok()?.stdout.trim().to_owned();
+    Ok(json!({ "name": "ann", "password-hash": hash }))
+}
+
 impl Lab {
     fn begin() -> Result<Self> {
         let sides = two_sides(&[])?;
         let topology = Topology::new(&sides)?;
-        let hash = Command::program(stoa_binary()?).args(["user", "hash"]);
-        let hash = hash.input("correct horse\n").run()?.ok()?.stdout.trim().to_owned();
         let mut configuration = Configuration::new(&sides);
         let guests = configuration.interface("host-a");
         guests["stoa-host-interface:host-interface"] = json!({ "device": "guests" });
@@ -114,7 +155,7 @@ impl Lab {
         let mut configuration = configuration.json();
         configuration["stoa-login:login"] = json!({
             "portal": { "address": ["198.18.1.1", "2001:db8:1::1"], "title": "Guest network" },
-            "user": [{ "name": "ann", "password-hash": hash }],
+            "user": [ann()?],
             "radius": { "server": [{
                 "name": "here", "address": "127.0.0.1", "shared-secret": SECRET,
             }] },
@@ -136,18 +177,8 @@ impl Lab {
         self.scenario.host("host-a")
     }
 
-    /// Status, redirect and body of a request of the guest; status 0: no answer.
-    fn curl(&self, url: &str, more: &[&str]) -> Result<(u16, String, String)> {
-        let command = self.guest().command(Tool::CURL)?;
-        let command = command
-            .args(["--silent", "--show-error", "--insecure", "--max-time", "10", "--noproxy", "*"])
-            .args(["--write-out", "\n%{redirect_url}\n%{http_code}", url])
-            .args(more);
-        let done = command.run()?;
-        let (rest, status) = done.stdout.rsplit_once('\n').unwrap_or_default();
-        let (body, redirect) = rest.rsplit_once('\n').unwrap_or_default();
-        let body = if done.success() { body } else { &done.stderr };
-        Ok((status.parse().unwrap_or(0), redirect.to_owned(), body.to_owned()))
+    fn curl(&self, url: &str, more: &[&str]) -> Result<Answer> {
+        curl(self.guest().namespace(), url, more)
     }
 
     fn status(&self, url: &str) -> Result<u16> {
@@ -156,16 +187,8 @@ impl Lab {
 
     /// Logs the guest in by the form, as a browser does.
     fn log_in(&self, user: &str, password: &str) -> Result<u16> {
-        let jar = self.scenario.router.scratch().file("cookies").display().to_string();
-        let (_, _, form) = self.curl(PORTAL, &["--cookie-jar", &jar])?;
-        let mark = form.split("name=\"mark\" value=\"").nth(1).unwrap_or_default();
-        let mark = mark.split('"').next().unwrap_or_default();
-        let fields = [("mark", mark), ("user", user), ("password", password)];
-        let fields: Vec<String> =
-            fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let mut more = vec!["--cookie", jar.as_str()];
-        fields.iter().for_each(|field| more.extend(["--data-urlencode", field.as_str()]));
-        Ok(self.curl(&format!("{PORTAL}log-in"), &more)?.0)
+        let scratch = self.scenario.router.scratch();
+        log_in(self.guest().namespace(), PORTAL, scratch, (user, password))
     }
 
     fn logins(&self) -> Result<Vec<Value>> {

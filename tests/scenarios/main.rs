@@ -37,6 +37,7 @@ mod kernels;
 mod lab;
 mod linux_routes;
 mod login;
+mod login_sync;
 mod malformed;
 mod memif_library;
 mod memif_testpmd;

@@ -224,6 +224,45 @@ counters! {
             metric "ipfix_nat_suppressed" "events" "Events of address translation beyond the limit of a second"
         }
     }
+    /// Logins at a partner.
+    LOGIN_SYNC: LoginSyncState {
+        connections {
+            leaf Long "connections"
+            metric "login_sync_connections" "" "Connections to a partner that knows the secret"
+        }
+        refused_connections {
+            leaf Long "refused-connections"
+            metric "login_sync_refused" "connections" "Connections with another secret, version or address"
+        }
+        sent_logins {
+            leaf Long "sent-logins"
+            metric "login_sync_sent" "logins" "Logins sent to the partner, new and again"
+        }
+        sent_ends {
+            leaf Long "sent-ends"
+            metric "login_sync_sent" "ends" "Ends of logins sent to the partner"
+        }
+        received_logins {
+            leaf Long "received-logins"
+            metric "login_sync_received" "logins" "Logins received from the partner, new and again"
+        }
+        received_ends {
+            leaf Long "received-ends"
+            metric "login_sync_received" "ends" "Ends of logins received from the partner"
+        }
+        added_logins {
+            leaf Long "added-logins"
+            metric "login_sync_added" "logins" "Standby logins added"
+        }
+        taken_over_logins {
+            leaf Long "taken-over-logins"
+            metric "login_sync_taken_over" "logins" "Standby logins whose hosts send here"
+        }
+        refused_logins {
+            leaf Long "refused-logins"
+            metric "login_sync_refused" "logins" "Logins of the partner that this router cannot have"
+        }
+    }
     /// Flows at a partner.
     FLOW_SYNC: FlowSyncState {
         connections {

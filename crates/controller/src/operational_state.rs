@@ -230,9 +230,7 @@ impl OperationalState {
             operational.nat = Some((listed.into_inner(), since));
         }
         if is(StateSection::FlowSync) && connection.has_partner() {
-            let request = v1::ListFlowSyncRequest {};
-            let listed = connection.flow_sync_client().list_flow_sync(request).await?;
-            operational.flow_sync = Some(listed.into_inner());
+            operational.flow_sync = Some(connection.list_flow_sync().await?);
         }
         if is(StateSection::Ipfix) && connection.exports() {
             let listed = connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await?;

@@ -3,17 +3,18 @@
 use std::fmt;
 
 use serde_json::{Map, Value, json};
-use stoa_api::counters::FLOW_SYNC;
+use stoa_api::counters::{FLOW_SYNC, LOGIN_SYNC};
 use stoa_api::v1;
 
 use crate::capability::Page;
 use crate::json::{number, object, text, with_counters};
 
-fn status(state: &v1::FlowSyncState) -> &'static str {
-    match state.status() {
+fn status(status: v1::FlowSyncStatus) -> &'static str {
+    match status {
         v1::FlowSyncStatus::FlowSyncConnecting => "connecting",
         v1::FlowSyncStatus::FlowSyncListening => "listening",
         v1::FlowSyncStatus::FlowSyncConnected => "connected",
+        v1::FlowSyncStatus::FlowSyncOff => "off",
     }
 }
 
@@ -21,13 +22,22 @@ fn status(state: &v1::FlowSyncState) -> &'static str {
 pub(super) fn add(listed: &v1::ListFlowSyncReply, state: &mut Map<String, Value>) {
     let Some(it) = &listed.state else { return };
     let of = object([
-        ("status", text(status(it))),
+        ("status", text(status(it.status()))),
         ("last-error", text(&it.error)),
         ("bulk-sent", Value::Bool(it.is_bulk_sent)),
         ("bulk-received", Value::Bool(it.is_bulk_received)),
         ("queued-octets", number(it.queued_bytes)),
     ]);
-    let whole = with_counters(of, FLOW_SYNC, it);
+    let mut whole = with_counters(of, FLOW_SYNC, it);
+    if let Some(it) = &listed.logins {
+        let of = object([
+            ("status", text(status(it.status()))),
+            ("last-error", text(&it.error)),
+            ("bulk-sent", Value::Bool(it.is_bulk_sent)),
+            ("bulk-received", Value::Bool(it.is_bulk_received)),
+        ]);
+        whole["logins"] = with_counters(of, LOGIN_SYNC, it);
+    }
     state.insert("stoa-flow-sync:flow-sync".to_owned(), json!({ "state": whole }));
 }
 
@@ -35,6 +45,7 @@ pub(super) fn add(listed: &v1::ListFlowSyncReply, state: &mut Map<String, Value>
 pub(super) fn metrics(listed: &v1::ListFlowSyncReply, page: &mut Page<'_>) -> fmt::Result {
     let none: [(&str, &str); 0] = [];
     page.table(FLOW_SYNC, listed.state.iter(), |_| none)?;
+    page.table(LOGIN_SYNC, listed.logins.iter(), |_| none)?;
     let is_up = |it: &v1::FlowSyncState| {
         f64::from(u8::from(it.status() == v1::FlowSyncStatus::FlowSyncConnected))
     };

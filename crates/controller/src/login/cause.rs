@@ -1,7 +1,10 @@
 //! Why logins end.
 
+use serde::{Deserialize, Serialize};
+
 /// Why a login has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// The host has logged out, or in again.
     User,

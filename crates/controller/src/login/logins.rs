@@ -9,6 +9,7 @@ use stoa_api::login::{Key, LOGINS};
 use tokio::sync::Notify;
 
 use super::cause::Cause;
+use super::partner::shown::Shown;
 use super::sessions::{Event, New, Session, Sessions};
 
 /// Events that wait for accounting at most: a start or a stop of twice as many hosts as may log in.
@@ -41,6 +42,7 @@ pub struct Logins {
     events: Mutex<VecDeque<(Event, u64)>>,
     happened: Notify,
     lost_reports: AtomicU64,
+    pub(super) shown: Shown,
 }
 
 /// Seconds since 1970 by the clock of Linux, which may be set.

@@ -6,13 +6,16 @@
 //! ```
 //!
 //! [`sessions`] is the state machine without clock and files; `run` drives them, by a clock that nobody sets. Logins
-//! outlive the controller in a file of the state folder, and the forwarder keeps them by their rows.
+//! outlive the controller in a file of the state folder, and the forwarder keeps them by their rows. [`partner`] shares
+//! them with another router that takes over by VRRP.
 
 mod capability;
 mod cause;
 mod logins;
+mod partner;
 mod rows;
 mod run;
+mod session;
 pub mod sessions;
 mod state;
 mod store;

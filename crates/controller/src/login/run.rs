@@ -55,11 +55,16 @@ async fn end_of(reading: &mut Option<Reading<'_>>) -> Counters {
 }
 
 impl Logins {
-    /// Reads the file, then drives the logins forever.
+    /// Reads the file, then drives the logins and the partner forever.
     pub(crate) async fn run(&self, connection: &ForwarderConnection, state: &Path) {
         let mut writer = Writer::new(Store::of(state));
-        let (stored, stored_s) = writer.read();
-        self.sessions().restore(stored, stored_s, clock_s());
+        let ((stored, ended), stored_s) = writer.read();
+        self.sessions().restore(stored, stored_s.unwrap_or_default(), clock_s());
+        self.sessions().restore_ended(ended, stored_s.is_some());
+        tokio::join!(self.drive(connection, writer), self.follow_partner(connection));
+    }
+
+    async fn drive(&self, connection: &ForwarderConnection, mut writer: Writer) {
         let rows = connection.rows().open::<LoginTable>();
         self.send(&rows).await;
         rows.complete().await;
@@ -83,7 +88,7 @@ impl Logins {
             let is_changed = self.sessions().take_is_changed();
             writer.step(is_changed, || {
                 let sessions = self.sessions();
-                sessions.all().cloned().collect()
+                (sessions.all().cloned().collect(), sessions.ended())
             });
         }
     }

@@ -1,168 +1,17 @@
 //! Logins as a state machine: hosts, time and counters in; rows and events out. Times are seconds of a
-//! clock that goes evenly ([`super::clock_s`]).
+//! clock that goes evenly ([`super::clock_s`]). [`partner`] is what two routers say of their logins.
+
+pub mod partner;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use stoa_api::login::{Key, LOGINS, is_host};
+use stoa_api::login::{Key, LOGINS};
 use stoa_api::v1;
-use stoa_wire::ethernet::Mac;
 
+use self::partner::Partner;
 use super::cause::Cause;
-
-/// Who has admitted a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// A user of the configuration.
-    Local,
-    /// A user of a RADIUS server.
-    Radius,
-    /// An operator or a program.
-    Api,
-}
-
-impl Method {
-    /// The name in YANG.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Radius => "radius",
-            Self::Api => "api",
-        }
-    }
-}
-
-/// When a login ends by itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Limits {
-    /// Seconds from its begin on.
-    pub session_s: Option<u32>,
-    /// Seconds without a packet of the host.
-    pub idle_s: Option<u32>,
-    /// Bytes of both directions together.
-    pub bytes: Option<u64>,
-}
-
-/// Packets and bytes of both directions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Volume {
-    /// That the host has sent.
-    pub in_packets: u64,
-    /// Bytes of these IP packets.
-    pub in_bytes: u64,
-    /// That it has got.
-    pub out_packets: u64,
-    /// Bytes of these IP packets.
-    pub out_bytes: u64,
-}
-
-impl Volume {
-    /// Bytes of both directions.
-    pub fn bytes(&self) -> u64 {
-        self.in_bytes.saturating_add(self.out_bytes)
-    }
-
-    fn of(it: &v1::LoginState) -> Self {
-        let v1::LoginState { in_packets, in_bytes, out_packets, out_bytes, .. } = *it;
-        Self { in_packets, in_bytes, out_packets, out_bytes }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            in_packets: self.in_packets + other.in_packets,
-            in_bytes: self.in_bytes + other.in_bytes,
-            out_packets: self.out_packets + other.out_packets,
-            out_bytes: self.out_bytes + other.out_bytes,
-        }
-    }
-}
-
-/// A host that has logged in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
-    /// Its number, never that of another one.
-    pub id: u64,
-    /// The interface.
-    pub interface: String,
-    /// The MAC address.
-    pub mac: [u8; 6],
-    /// The user.
-    pub user: String,
-    /// Who has admitted it.
-    pub method: Method,
-    /// When it has logged in.
-    pub since_s: u64,
-    /// When it ends.
-    pub limits: Limits,
-    /// The address from which it has logged in, as text; "": none.
-    pub address: String,
-    /// The Class attributes of the RADIUS server.
-    pub class: Vec<Vec<u8>>,
-    /// Seconds between reports to RADIUS servers; `None`: as configured.
-    pub interim_s: Option<u32>,
-    /// What it has sent and got.
-    pub total: Volume,
-    /// What former forwarders have counted.
-    former: Volume,
-    /// The run of the forwarder that counts now.
-    run: u64,
-    /// When it has last sent a packet.
-    last_s: u64,
-    /// When it was last reported.
-    reported_s: u64,
-}
-
-/// The MAC address in a text, such as `02:00:00:00:00:09`; `None`: it is no address of a host.
-pub fn mac_of(text: &str) -> Option<[u8; 6]> {
-    let Mac(mac) = text.parse().ok()?;
-    is_host(&mac).then_some(mac)
-}
-
-impl Session {
-    /// The row of the forwarder.
-    pub fn key(&self) -> Key {
-        Key { interface: self.interface.clone(), mac: self.mac }
-    }
-
-    /// The Acct-Session-Id (RFC 2866 section 5.5).
-    pub fn session_id(&self) -> String {
-        format!("{:016x}", self.id)
-    }
-
-    /// Seconds since it has logged in.
-    pub fn age_s(&self, now: u64) -> u64 {
-        now.saturating_sub(self.since_s)
-    }
-
-    /// Seconds since its last packet.
-    pub fn idle_s(&self, now: u64) -> u64 {
-        now.saturating_sub(self.last_s.max(self.since_s))
-    }
-
-    /// Seconds until its time is over.
-    pub fn remaining_s(&self, now: u64) -> Option<u64> {
-        self.limits.session_s.map(|limit| u64::from(limit).saturating_sub(self.age_s(now)))
-    }
-
-    /// Bytes until its volume is used up.
-    pub fn remaining_bytes(&self) -> Option<u64> {
-        self.limits.bytes.map(|limit| limit.saturating_sub(self.total.bytes()))
-    }
-
-    /// Why it is over.
-    fn is_over(&self, now: u64) -> Option<Cause> {
-        if self.remaining_s(now) == Some(0) {
-            return Some(Cause::SessionTimeout);
-        }
-        if self.remaining_bytes() == Some(0) {
-            return Some(Cause::Volume);
-        }
-        let is_idle = self.limits.idle_s.is_some_and(|limit| self.idle_s(now) >= limit.into());
-        is_idle.then_some(Cause::IdleTimeout)
-    }
-}
+use super::session::Shared;
+pub use super::session::{Limits, Method, Session, Volume, mac_of};
 
 /// What has happened to a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,6 +28,8 @@ pub enum Event {
 #[derive(Clone, Debug, Default)]
 pub struct Sessions {
     by_host: BTreeMap<Key, Session>,
+    /// What concerns the partner.
+    partner: Partner,
     /// Keys whose row in the forwarder differs.
     changed: Vec<Key>,
     events: Vec<Event>,
@@ -251,9 +102,12 @@ impl Sessions {
             interim_s,
             total: Volume::default(),
             former: Volume::default(),
+            base: Volume::default(),
             run: 0,
+            counted: Volume::default(),
             last_s: now,
             reported_s: now,
+            shared: Shared::default(),
         };
         self.events.push(Event::Started(session.clone()));
         self.changed.push(host.clone());
@@ -266,8 +120,10 @@ impl Sessions {
     pub fn end(&mut self, host: &Key, cause: Cause) -> bool {
         let Some(session) = self.by_host.remove(host) else { return false };
         self.changed.push(host.clone());
-        self.events.push(Event::Stopped(session, cause));
         self.is_changed = true;
+        if self.partner.note_end(&session, cause) {
+            self.events.push(Event::Stopped(session, cause));
+        }
         true
     }
 
@@ -283,8 +139,10 @@ impl Sessions {
             };
             if run != session.run {
                 (session.former, session.run) = (session.total, run);
+                session.base = Volume::default();
             }
-            session.total = session.former.plus(Volume::of(it));
+            session.counted = Volume::of(it);
+            session.total = session.former.plus(session.counted.minus(session.base));
             if let Some(idle_ms) = it.idle_ms {
                 let last = now.saturating_sub(idle_ms / 1_000);
                 session.last_s = session.last_s.max(last);
@@ -294,17 +152,20 @@ impl Sessions {
 
     /// The forwarder does not answer: nobody knows who sends, so that nobody counts as idle until it does.
     pub fn count_none(&mut self, now: u64) {
-        self.by_host.values_mut().for_each(|session| session.last_s = now);
+        let own = self.by_host.values_mut().filter(|it| !it.is_standby());
+        own.for_each(|session| session.last_s = now);
     }
 
     /// Time has passed: ends logins that are over, and reports others each `interim_s` seconds, unless it is 0.
     pub fn pass(&mut self, now: u64, interim_s: u32) {
+        let own = self.by_host.iter().filter(|(_, it)| !it.is_standby());
         let over = |(host, it): (&Key, &Session)| Some((host.clone(), it.is_over(now)?));
-        let over: Vec<_> = self.by_host.iter().filter_map(over).collect();
+        let over: Vec<_> = own.filter_map(over).collect();
         for (host, cause) in over {
             self.end(&host, cause);
         }
-        for session in self.by_host.values_mut() {
+        self.pass_standby(now);
+        for session in self.by_host.values_mut().filter(|it| !it.is_standby()) {
             let every = u64::from(session.interim_s.unwrap_or(interim_s));
             // A clock that was set back reports late, not always.
             if every != 0 && now >= session.reported_s.saturating_add(every) {
@@ -325,7 +186,9 @@ impl Sessions {
     /// Ends the logins of users who are in the configuration no more.
     pub fn retain_users(&mut self, has_user: impl Fn(&str) -> bool) {
         let is_gone = |it: &Session| it.method == Method::Local && !has_user(&it.user);
-        let gone = self.by_host.values().filter(|it| is_gone(it)).map(Session::key);
+        // The partner ends its own.
+        let own = self.by_host.values().filter(|it| !it.is_standby());
+        let gone = own.filter(|it| is_gone(it)).map(Session::key);
         for host in gone.collect::<Vec<_>>() {
             self.end(&host, Cause::Operator);
         }

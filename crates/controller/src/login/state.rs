@@ -22,6 +22,7 @@ pub(super) fn add(logins: &Listed, state: &mut Map<String, Value>) {
             ("method", text(it.method.name())),
             ("since", text(&date::of_unix_s(logins.since_unix_s(it)))),
             ("session-id", text(&it.session_id())),
+            ("standby", Value::Bool(it.is_standby())),
             ("idle", json!(it.idle_s(now) as u32)),
             ("in-packets", number(it.total.in_packets)),
             ("in-octets", number(it.total.in_bytes)),

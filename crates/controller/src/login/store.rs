@@ -11,6 +11,7 @@ use tokio::sync::oneshot::{self, Receiver};
 
 use super::logins::clock_s;
 use super::sessions::Session;
+use super::sessions::partner::Ended;
 
 /// The largest file that is read, in bytes: more than that of all logins with all that a RADIUS server may add to one.
 const LIMIT_BYTES: u64 = 512 << 20;
@@ -25,7 +26,13 @@ struct Stored {
     /// When it was written, see [`clock_s`].
     at_s: u64,
     logins: Vec<Session>,
+    /// Ends that the partner may not know.
+    #[serde(default)]
+    ended: Vec<Ended>,
 }
+
+/// Logins, and ends that the partner may not know.
+pub(super) type All = (Vec<Session>, Vec<Ended>);
 
 /// The file of a state folder.
 #[derive(Clone, Debug)]
@@ -50,11 +57,11 @@ impl Store {
     }
 
     /// Replaces the file as a whole.
-    fn write(&self, logins: Vec<Session>) -> io::Result<()> {
+    fn write(&self, (logins, ended): All) -> io::Result<()> {
         let new = self.0.with_extension("new");
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(&Stored { at_s: clock_s(), logins })?)?;
+        file.write_all(&serde_json::to_vec(&Stored { at_s: clock_s(), logins, ended })?)?;
         file.sync_all()?;
         std::fs::rename(&new, &self.0)
     }
@@ -80,32 +87,32 @@ impl Writer {
         Self { store, task: None, is_due: false, last: None, reported: None, has_logins: false }
     }
 
-    /// The logins in the file, and when it was written; none if it cannot be read.
-    pub(super) fn read(&mut self) -> (Vec<Session>, u64) {
-        let Stored { at_s, logins } = self.store.read().unwrap_or_else(|error| {
+    /// What is in the file, and when it was written; nothing if it cannot be read.
+    pub(super) fn read(&mut self) -> (All, Option<u64>) {
+        let Stored { at_s, logins, ended } = self.store.read().unwrap_or_else(|error| {
             let file = self.store.0.display();
             tracing::error!(%file, "cannot read the logins of hosts, which have to log in again: {error}");
             Stored::default()
         });
         self.has_logins = !logins.is_empty();
-        (logins, at_s)
+        ((logins, ended), Some(at_s).filter(|it| *it > 0))
     }
 
     /// Writes what is due, unless the last write still goes on. Call it each second, and after changes.
-    pub(super) fn step(&mut self, is_changed: bool, logins: impl FnOnce() -> Vec<Session>) {
+    pub(super) fn step(&mut self, is_changed: bool, all: impl FnOnce() -> All) {
         self.end_task();
         let is_old = |pause: Duration| self.last.is_none_or(|last| last.elapsed() >= pause);
         self.is_due |= is_changed || self.has_logins && is_old(STORE);
         if !self.is_due || self.task.is_some() || !is_old(PAUSE) {
             return;
         }
-        let (logins, store) = (logins(), self.store.clone());
+        let (all, store) = (all(), self.store.clone());
         (self.is_due, self.last, self.has_logins) =
-            (false, Some(Instant::now()), !logins.is_empty());
+            (false, Some(Instant::now()), !all.0.is_empty());
         let (done, result) = oneshot::channel();
         self.task = Some(result);
         // Nobody may wait for it: the program ends.
-        tokio::task::spawn_blocking(move || done.send(store.write(logins)));
+        tokio::task::spawn_blocking(move || done.send(store.write(all)));
     }
 
     /// Looks for the result of the last write.
@@ -156,17 +163,17 @@ mod tests {
         };
         sessions.begin(new, 7);
         let all: Vec<_> = sessions.all().cloned().collect();
-        store.write(all.clone()).unwrap();
+        store.write((all.clone(), Vec::new())).unwrap();
         assert_eq!(store.read().unwrap().logins, all);
         // A file of another version has fields that this one does not know.
         let text = std::fs::read_to_string(folder.join("logins.json")).unwrap();
-        let other = text.replace("\"run\":", "\"counted\":{\"in_packets\":1},\"run\":");
+        let other = text.replace("\"run\":", "\"unknown\":{\"in_packets\":1},\"run\":");
         assert_ne!(other, text);
         std::fs::write(folder.join("logins.json"), other).unwrap();
         assert_eq!(store.read().unwrap().logins, all);
         std::fs::write(folder.join("logins.json"), "{").unwrap();
         assert!(store.read().is_err());
-        assert_eq!(Writer::new(store).read(), (Vec::new(), 0));
+        assert_eq!(Writer::new(store).read(), (All::default(), None));
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -176,18 +183,18 @@ mod tests {
         let folder = std::env::temp_dir().join(name);
         let mut writer = Writer::new(Store::of(&folder));
         // The folder is not there.
-        writer.step(true, Vec::new);
+        writer.step(true, All::default);
         let end = Instant::now() + Duration::from_secs(20);
         while writer.reported.is_none() {
             assert!(Instant::now() < end, "the error is seen");
             tokio::time::sleep(Duration::from_millis(20)).await;
-            writer.step(false, Vec::new);
+            writer.step(false, All::default);
         }
         std::fs::create_dir_all(&folder).unwrap();
         while !folder.join("logins.json").exists() {
             assert!(Instant::now() < end, "the file is there");
             tokio::time::sleep(Duration::from_millis(20)).await;
-            writer.step(false, Vec::new);
+            writer.step(false, All::default);
         }
         std::fs::remove_dir_all(folder).unwrap();
     }

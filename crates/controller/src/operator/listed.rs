@@ -37,8 +37,7 @@ impl Service {
         if !self.connection.has_partner() {
             return Ok(Response::new(v1::ListFlowSyncReply::default()));
         }
-        let mut client = self.connection.flow_sync_client();
-        client.list_flow_sync(v1::ListFlowSyncRequest {}).await.map_err(failed)
+        self.connection.list_flow_sync().await.map(Response::new).map_err(failed)
     }
 
     /// The state at a path, as YANG data.

@@ -25,6 +25,7 @@ impl Service {
             out_bytes: it.total.out_bytes,
             session_id: it.session_id(),
             address: it.address.clone(),
+            is_standby: it.is_standby(),
         };
         v1::ShowLoginsReply { hosts: listed.sessions.iter().map(host).collect() }
     }

@@ -5,10 +5,13 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use stoa_seal::{HELLO, Handshake, Opener, Protocol, Refusal, Sealer, frame_length};
+
 use super::message::{self, Item, Malformed};
-use super::seal::{HELLO, Handshake, Opener, Refusal, Sealer, frame_length};
 use crate::ipfix::socket;
 
+/// What both ends speak.
+const PROTOCOL: Protocol = Protocol { name: *b"stoasync", version: 1 };
 /// Bytes that wait for the partner. While there are more, the walk over the tables does not go on.
 pub const QUEUE: usize = 1 << 20;
 /// Bytes that are read at a time.
@@ -167,7 +170,7 @@ impl Connection {
     fn greet(&mut self) -> Result<(), End> {
         if matches!(self.phase, Phase::Connecting) && socket::is_connected(&self.stream)? {
             self.stream.set_nodelay(true)?;
-            let handshake = Handshake::new();
+            let handshake = Handshake::new(PROTOCOL);
             let handshake = handshake.ok_or_else(|| io::Error::other("no random numbers"))?;
             self.outgoing.extend_from_slice(handshake.hello());
             self.phase = Phase::Hello(handshake);

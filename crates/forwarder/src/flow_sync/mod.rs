@@ -19,7 +19,6 @@ pub mod apply;
 pub mod connection;
 pub mod message;
 pub mod partner;
-pub mod seal;
 pub mod settings;
 mod socket;
 pub mod standby;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 use stoa_engine::clock;
+use stoa_seal::FRAME_MAX;
 use stoa_tables::flow_table::Kind;
 
 use super::connection::{Connection, End};
 use super::message::{ITEM_MIN, put_complete, put_names};
-use super::seal::FRAME_MAX;
 use super::settings::Settings;
 use super::socket;
 use super::walk::{Moment, Walk};

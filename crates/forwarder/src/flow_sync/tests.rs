@@ -3,9 +3,10 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use stoa_seal::{FRAME_MAX, Refusal};
+
 use super::connection::{Connection, End, QUEUE};
 use super::message::{Item, put_alive, put_complete};
-use super::seal::{FRAME_MAX, Refusal};
 
 /// Both ends of a TCP connection: the one that has begun it first.
 fn sockets() -> [TcpStream; 2] {

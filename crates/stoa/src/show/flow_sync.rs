@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use stoa_api::counters::FLOW_SYNC;
+use stoa_api::counters::{FLOW_SYNC, LOGIN_SYNC};
 use stoa_api::text::ip_text;
 use stoa_api::v1::{
-    FlowSync, FlowSyncState, FlowSyncStatus, ListFlowSyncReply, ListFlowSyncRequest,
+    FlowSync, FlowSyncState, FlowSyncStatus, ListFlowSyncReply, ListFlowSyncRequest, LoginSyncState,
 };
 
 use super::{number, with_counters};
@@ -23,6 +23,7 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
     match (&reply.settings, &reply.state) {
         (Some(settings), Some(state)) => {
             write!(out, "{}", text(settings, state, reply.follows_flows))?;
+            write!(out, "{}", reply.logins.as_ref().map_or_else(String::new, of_logins))?;
         }
         _ => writeln!(
             out,
@@ -39,11 +40,12 @@ fn end(address: &[u8], port: u32) -> String {
     }
 }
 
-fn status(state: &FlowSyncState) -> &'static str {
-    match state.status() {
+fn status(status: FlowSyncStatus) -> &'static str {
+    match status {
         FlowSyncStatus::FlowSyncConnecting => "connecting",
         FlowSyncStatus::FlowSyncListening => "listening",
         FlowSyncStatus::FlowSyncConnected => "connected",
+        FlowSyncStatus::FlowSyncOff => "off",
     }
 }
 
@@ -56,7 +58,7 @@ fn text(settings: &FlowSync, state: &FlowSyncState, follows_flows: bool) -> Stri
         "Partner {} from {}: {}\n",
         end(&settings.partner_address, settings.partner_port),
         end(&settings.local_address, settings.local_port),
-        status(state)
+        status(state.status())
     );
     if !state.error.is_empty() {
         text += &format!("Last error: {}\n", state.error);
@@ -108,6 +110,44 @@ fn text(settings: &FlowSync, state: &FlowSyncState, follows_flows: bool) -> Stri
     text
 }
 
+/// Logins at the partner; nothing where nobody logs in.
+fn of_logins(state: &LoginSyncState) -> String {
+    if state.status() == FlowSyncStatus::FlowSyncOff {
+        return String::new();
+    }
+    let mut text = format!("Logins: {}\n", status(state.status()));
+    if !state.error.is_empty() {
+        text += &format!("Last error: {}\n", state.error);
+    }
+    let n = number;
+    text += &format!(
+        "Logins sent: {}, and {} ends; bulk {}\n\
+         Logins received: {}, and {} ends; bulk {}\n\
+         Standby logins: {} added, {} taken over; {} refused\n",
+        n(state.sent_logins),
+        n(state.sent_ends),
+        bulk(state.is_bulk_sent),
+        n(state.received_logins),
+        n(state.received_ends),
+        bulk(state.is_bulk_received),
+        n(state.added_logins),
+        n(state.taken_over_logins),
+        n(state.refused_logins),
+    );
+    text
+}
+
+/// Logins at the partner.
+fn logins_to_json(state: &LoginSyncState) -> Value {
+    let first = json!({
+        "status": status(state.status()),
+        "error": state.error,
+        "bulk_sent": state.is_bulk_sent,
+        "bulk_received": state.is_bulk_received,
+    });
+    with_counters(first, LOGIN_SYNC, state, json!({}))
+}
+
 fn to_json(reply: &ListFlowSyncReply) -> Value {
     let (Some(settings), Some(state)) = (&reply.settings, &reply.state) else {
         return json!({ "partner": null });
@@ -118,13 +158,21 @@ fn to_json(reply: &ListFlowSyncReply) -> Value {
         "local": ip_text(&settings.local_address),
         "local_port": settings.local_port,
         "minimum_age_s": settings.minimum_age_s,
-        "status": status(state),
+        "status": status(state.status()),
         "error": state.error,
         "bulk_sent": state.is_bulk_sent,
         "bulk_received": state.is_bulk_received,
         "queued_bytes": state.queued_bytes,
     });
-    with_counters(first, FLOW_SYNC, state, json!({ "follows_flows": reply.follows_flows }))
+    with_counters(
+        first,
+        FLOW_SYNC,
+        state,
+        json!({
+            "follows_flows": reply.follows_flows,
+            "logins": reply.logins.as_ref().map(logins_to_json),
+        }),
+    )
 }
 
 #[cfg(test)]
@@ -162,5 +210,17 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(to_json(&reply)["sent_records"], 12_345);
+    }
+
+    #[test]
+    fn logins_are_shown_where_hosts_log_in() {
+        let off = FlowSyncStatus::FlowSyncOff.into();
+        assert_eq!(of_logins(&LoginSyncState { status: off, ..Default::default() }), "");
+        let state =
+            LoginSyncState { error: "gone".to_owned(), added_logins: 7, ..Default::default() };
+        let printed = of_logins(&state);
+        assert!(printed.starts_with("Logins: connecting\nLast error: gone\n"), "{printed}");
+        assert!(printed.contains("Standby logins: 7 added"), "{printed}");
+        assert_eq!(logins_to_json(&state)["added_logins"], 7);
     }
 }

@@ -57,6 +57,7 @@ fn to_table(hosts: &[HostLogin]) -> Table {
         "host",
         "user",
         "by",
+        "state",
         ">since",
         ">idle",
         ">left",
@@ -69,6 +70,7 @@ fn to_table(hosts: &[HostLogin]) -> Table {
             Cell::new(mac_text(&it.mac)),
             Cell::new(&it.user),
             Cell::new(&it.method),
+            Cell::new(if it.is_standby { "standby" } else { "active" }),
             Cell::new(duration(it.age_s)),
             Cell::new(duration(it.idle_s)),
             Cell::new(it.remaining_s.map(duration).unwrap_or_default()),
@@ -85,7 +87,7 @@ fn to_json(it: &HostLogin) -> Value {
         "age_s": it.age_s, "idle_s": it.idle_s, "remaining_s": it.remaining_s,
         "remaining_bytes": it.remaining_bytes, "in_packets": it.in_packets, "in_bytes": it.in_bytes,
         "out_packets": it.out_packets, "out_bytes": it.out_bytes, "session_id": it.session_id,
-        "address": it.address,
+        "address": it.address, "standby": it.is_standby,
     })
 }
 

@@ -87,6 +87,7 @@ impl ForwarderState {
             settings: Some(settings),
             state: Some(partner.snapshot()),
             follows_flows: self.follows_any_flows(),
+            logins: None,
         }
     }
 

@@ -1,4 +1,5 @@
-//! How messages are protected: a handshake, and frames that nobody else can read, write or repeat.
+//! How messages between two routers with a shared secret are protected: a handshake, and frames that nobody else can
+//! read, write or repeat.
 //!
 //! Each end sends a hello: what it speaks, and the public half of an X25519 key (RFC 7748) that it makes for this
 //! connection. HKDF (RFC 5869) makes a key for each direction of the shared point, the secret and both hellos, so only
@@ -7,22 +8,32 @@
 //! another connection does not open, which ends the connection.
 //!
 //! ```text
-//! hello   8  "stoasync"
+//! hello   8  name of the protocol
 //!         2  version
 //!         6  0
 //!        32  public key
 //! frame   4  length of what follows
 //!         n  sealed items, and 16 bytes of the tag; the length is authenticated, too
 //! ```
+//!
+//! The crate knows neither sockets nor clocks.
+
+#![forbid(unsafe_code)]
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, MAX_TAG_LEN, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{PrivateKey, UnparsedPublicKey, X25519, agree};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 
-const MAGIC: &[u8; 8] = b"stoasync";
-/// Changes when hellos, frames or items change.
-pub const VERSION: u16 = 1;
+/// What both ends speak. Keys depend on it: no frame of one protocol opens as one of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protocol {
+    /// Its name.
+    pub name: [u8; 8],
+    /// Changes when hellos, frames or items change.
+    pub version: u16,
+}
+
 /// Bytes of a hello.
 pub const HELLO: usize = 48;
 /// Where the public key is.
@@ -39,8 +50,13 @@ pub enum Refusal {
     #[error("the partner speaks another protocol")]
     Protocol,
     /// The partner has another version.
-    #[error("the partner has version {0} of the protocol, and not {VERSION}")]
-    Version(u16),
+    #[error("the partner has version {theirs} of the protocol, and not {own}")]
+    Version {
+        /// That of the partner.
+        theirs: u16,
+        /// The own one.
+        own: u16,
+    },
     /// It was not sealed with the keys of this connection.
     #[error("the partner has another secret, or a frame was changed on its way")]
     Secret,
@@ -57,20 +73,21 @@ impl From<Unspecified> for Refusal {
 
 /// One end before the other one has said hello.
 pub struct Handshake {
+    protocol: Protocol,
     private: PrivateKey,
     hello: [u8; HELLO],
 }
 
 impl Handshake {
     /// With a new key; `None`: the system gives no random numbers.
-    pub fn new() -> Option<Self> {
+    pub fn new(protocol: Protocol) -> Option<Self> {
         let private = PrivateKey::generate(&X25519).ok()?;
         let public = private.compute_public_key().ok()?;
         let mut hello = [0; HELLO];
-        hello[..8].copy_from_slice(MAGIC);
-        hello[8..10].copy_from_slice(&VERSION.to_be_bytes());
+        hello[..8].copy_from_slice(&protocol.name);
+        hello[8..10].copy_from_slice(&protocol.version.to_be_bytes());
         hello.get_mut(KEY..)?.copy_from_slice(public.as_ref().get(..HELLO - KEY)?);
-        Some(Self { private, hello })
+        Some(Self { protocol, private, hello })
     }
 
     /// What it sends.
@@ -88,12 +105,12 @@ impl Handshake {
         secret: &str,
         connects: bool,
     ) -> Result<(Sealer, Opener), Refusal> {
-        if hello[..8] != *MAGIC {
+        if hello[..8] != self.protocol.name {
             return Err(Refusal::Protocol);
         }
-        let version = u16::from_be_bytes([hello[8], hello[9]]);
-        if version != VERSION {
-            return Err(Refusal::Version(version));
+        let (theirs, own) = (u16::from_be_bytes([hello[8], hello[9]]), self.protocol.version);
+        if theirs != own {
+            return Err(Refusal::Version { theirs, own });
         }
         let (first, second) = if connects { (&self.hello, hello) } else { (hello, &self.hello) };
         let salt = Salt::new(HKDF_SHA256, &[&first[..], &second[..]].concat());
@@ -183,8 +200,14 @@ impl Opener {
 mod tests {
     use super::*;
 
+    const PROTOCOL: Protocol = Protocol { name: *b"testsync", version: 1 };
+
+    fn begin() -> Handshake {
+        Handshake::new(PROTOCOL).unwrap()
+    }
+
     fn pair(secrets: [&str; 2]) -> [(Sealer, Opener); 2] {
-        let [one, other] = [Handshake::new().unwrap(), Handshake::new().unwrap()];
+        let [one, other] = [begin(), begin()];
         let hellos = [*one.hello(), *other.hello()];
         let one = one.finish(&hellos[1], secrets[0], true).unwrap();
         [one, other.finish(&hellos[0], secrets[1], false).unwrap()]
@@ -224,15 +247,15 @@ mod tests {
         let mut frame = Vec::new();
         one.0.seal(b"abc", &mut frame).unwrap();
         assert_eq!(other.1.open(&mut frame), Err(Refusal::Secret));
-        let hello = *Handshake::new().unwrap().hello();
+        let hello = *begin().hello();
         let refused = |change: fn(&mut [u8; HELLO])| {
             let mut hello = hello;
             change(&mut hello);
-            Handshake::new().unwrap().finish(&hello, "secret", true).err()
+            begin().finish(&hello, "secret", true).err()
         };
         assert_eq!(refused(|_| {}), None);
         assert_eq!(refused(|it| it[0] = 0), Some(Refusal::Protocol));
-        assert_eq!(refused(|it| it[9] = 9), Some(Refusal::Version(9)));
+        assert_eq!(refused(|it| it[9] = 9), Some(Refusal::Version { theirs: 9, own: 1 }));
         // A point of small order: the shared point would be the same for all.
         assert_eq!(refused(|it| it[16..].fill(0)), Some(Refusal::Protocol));
         let long = (FRAME_MAX + 100) as u32;
