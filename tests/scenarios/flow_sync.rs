@@ -11,6 +11,7 @@ use stoa_lab::{
 };
 use stoa_scenarios::side;
 
+use crate::bfd_link::given;
 use crate::flow_adoption::{IDLE, SERVER, external, wait_growth};
 use crate::nat44::{EXTERNAL, POOL, PORT, nat};
 
@@ -163,7 +164,7 @@ pub fn configuration(number: usize, priority: u8, secret: &str) -> Result<Value>
             "vrid": 51,
             "version": "ietf-vrrp:vrrp-v3",
             "priority": priority,
-            "advertise-interval-centi-sec": 20,
+            "advertise-interval-centi-sec": given("STOA_VRRP_CENTISECONDS", 20),
             "track": { "interfaces": { "interface": DEVICES
                 .into_iter()
                 .filter(|it| *it != device)
