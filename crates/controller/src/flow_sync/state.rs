@@ -49,6 +49,13 @@ pub(super) fn metrics(listed: &v1::ListFlowSyncReply, page: &mut Page<'_>) -> fm
     let is_up = |it: &v1::FlowSyncState| {
         f64::from(u8::from(it.status() == v1::FlowSyncStatus::FlowSyncConnected))
     };
+    let has_logins = |it: &&v1::LoginSyncState| it.status() != v1::FlowSyncStatus::FlowSyncOff;
+    let is_connected = |it: &v1::LoginSyncState| {
+        f64::from(u8::from(it.status() == v1::FlowSyncStatus::FlowSyncConnected))
+    };
+    let of_logins = listed.logins.iter().filter(has_logins).map(|it| (none, is_connected(it)));
+    let help = "Whether the partner is connected for logins";
+    page.gauges("login_sync_up", "", help, of_logins)?;
     let up = listed.state.iter().map(|it| (none, is_up(it)));
     page.gauges("flow_sync_up", "", "Whether the partner is connected", up)
 }

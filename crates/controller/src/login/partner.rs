@@ -1,12 +1,15 @@
 //! The logins of a partner, another router that shares addresses by VRRP: the connection to it, as long as there is
-//! one in the configuration and hosts have to log in. [`super::sessions::partner`] decides what is said.
+//! one in the configuration and hosts have to log in. [`super::sessions::partner`] decides what is sent.
 //!
 //! It has the addresses and the secret of the synchronization of flows, and the TCP port behind that.
 
 mod frames;
 pub(super) mod shown;
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
 use stoa_api::login::Key;
@@ -14,24 +17,25 @@ use stoa_api::text::ip;
 use stoa_api::v1;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use self::frames::{Error, Frames, Writer};
+use self::frames::{Error, Frames, Opened, SILENCE, Writer};
 use super::logins::{Logins, clock_s};
 use super::sessions::partner::Message;
 use crate::apply::ForwarderConnection;
 
-/// How often changes are looked for, and how often an end says that it is there.
+/// How often changes are looked for, how often an end sends something, and how often a connection is tried.
 const STEP: Duration = Duration::from_secs(1);
-/// How long an end may take for its part of the handshake.
+/// How long an end may take until it has proven that it knows the secret.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long an end may send nothing, or take nothing.
-const SILENCE: Duration = Duration::from_secs(10);
+/// Connections that have proven nothing yet at most: the oldest one goes.
+const OPENING: usize = 8;
 /// Logins that are read while others wait for them.
 const BATCH: usize = 64;
 
 /// Where the partner is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Settings {
     local: SocketAddr,
     partner: SocketAddr,
@@ -65,6 +69,40 @@ impl Settings {
     }
 }
 
+/// A connection that is served, until it is over.
+type Serving<'a> = Pin<Box<dyn Future<Output = Error> + Send + 'a>>;
+
+/// Connections that are opened.
+#[derive(Default)]
+struct Opening {
+    tasks: JoinSet<Result<Opened, Error>>,
+    oldest_first: VecDeque<AbortHandle>,
+}
+
+impl Opening {
+    fn add(&mut self, task: impl Future<Output = Result<Opened, Error>> + Send + 'static) {
+        self.oldest_first.retain(|it| !it.is_finished());
+        if self.oldest_first.len() >= OPENING
+            && let Some(oldest) = self.oldest_first.pop_front()
+        {
+            oldest.abort();
+        }
+        self.oldest_first.push_back(self.tasks.spawn(task));
+    }
+
+    /// The next one that is open, or has failed.
+    async fn next(&mut self) -> Result<Opened, Error> {
+        loop {
+            match self.tasks.join_next().await {
+                Some(Ok(opened)) => return opened,
+                // It gave way to others.
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
 impl Logins {
     /// The connection to the partner, and what was sent and received.
     pub fn partner(&self) -> v1::LoginSyncState {
@@ -86,104 +124,112 @@ impl Logins {
         let mut changes = connection.changes();
         loop {
             changes.mark_unchanged();
-            let settings = settings(connection);
-            self.sessions().set_partner(settings.is_some());
+            let (is_used, settings) = settings(connection);
+            self.sessions().set_partner(is_used);
             let status =
                 settings.as_ref().map_or(v1::FlowSyncStatus::FlowSyncOff, Settings::status);
-            self.shown.change(|it| {
-                *it = v1::LoginSyncState { status: status.into(), ..Default::default() }
-            });
+            self.shown.begin(status);
             let differ = async {
-                while self::settings(connection) == settings {
+                while self::settings(connection) == (is_used, settings.clone()) {
                     if changes.changed().await.is_err() {
                         std::future::pending::<()>().await;
                     }
                 }
             };
-            match &settings {
-                Some(settings) => tokio::select! {
-                    () = differ => {}
-                    () = self.reach(settings, connection) => {}
-                },
-                None => differ.await,
+            let Some(settings) = &settings else {
+                differ.await;
+                continue;
+            };
+            let has_login = |name: &str| connection.has_login(name);
+            tokio::select! {
+                () = differ => {}
+                () = self.reach(settings, &has_login) => {}
             }
         }
     }
 
-    /// Connects again and again.
-    async fn reach(&self, settings: &Settings, connection: &ForwarderConnection) {
-        let mut listener = None;
+    /// Connects again and again, and serves the connection that was proven last.
+    async fn reach(&self, settings: &Settings, has_login: &(impl Fn(&str) -> bool + Sync)) {
+        let (mut listener, mut opening) = (None, Opening::default());
+        let mut serving: Option<Serving<'_>> = None;
+        let mut ticks = tokio::time::interval(STEP);
         loop {
-            let Err(error) = self.meet(settings, &mut listener, connection).await;
-            self.sessions().part();
-            self.shown.change(|it| {
-                if it.status() == v1::FlowSyncStatus::FlowSyncConnected {
-                    tracing::warn!(partner = %settings.partner, "login: the partner is gone: {error}");
+            tokio::select! {
+                _ = ticks.tick() => {
+                    if !settings.connects() && listener.is_none() {
+                        match TcpListener::bind(settings.local).await {
+                            Ok(bound) => listener = Some(bound),
+                            Err(error) => self.shown.failed(settings.partner, &error.into(), false),
+                        }
+                    } else if settings.connects() && serving.is_none() && opening.tasks.is_empty() {
+                        opening.add(begin(settings.clone()));
+                    }
                 }
-                it.set_status(settings.status());
-                it.error = error.to_string();
-                (it.is_bulk_sent, it.is_bulk_received) = (false, false);
-                it.refused_connections += u64::from(error.is_refusal());
-            });
-            tokio::time::sleep(STEP).await;
+                accepted = accept(listener.as_ref(), settings) => match accepted {
+                    Ok(stream) => opening.add(open(stream, settings.clone())),
+                    Err(error) => self.shown.failed(settings.partner, &error, serving.is_some()),
+                },
+                opened = opening.next() => match opened {
+                    Ok(opened) => serving = Some(Box::pin(self.serve(opened, settings, has_login))),
+                    Err(error) => self.shown.failed(settings.partner, &error, serving.is_some()),
+                },
+                error = end_of(&mut serving) => {
+                    serving = None;
+                    self.sessions().disconnected();
+                    self.shown.ended(settings.partner, settings.status(), &error);
+                }
+            }
         }
     }
 
-    /// One connection, until it is over.
-    async fn meet(
+    /// Serves a connection whose other end knows the secret, until it is over.
+    async fn serve(
         &self,
+        (frames, writer, first): Opened,
         settings: &Settings,
-        listener: &mut Option<TcpListener>,
-        connection: &ForwarderConnection,
-    ) -> Result<std::convert::Infallible, Error> {
-        let stream = if settings.connects() {
-            begin(settings).await?
-        } else {
-            accept(settings, listener).await?
+        has_login: &(impl Fn(&str) -> bool + Sync),
+    ) -> Error {
+        let hello = self.sessions().connected(settings.connects());
+        self.shown.connected(settings.partner);
+        let ended = tokio::select! {
+            ended = self.receive(frames, first, has_login) => ended,
+            ended = self.send_changes(writer, hello) => ended,
         };
-        stream.set_nodelay(true)?;
-        let opened = frames::open(stream, &settings.secret, settings.connects());
-        let (frames, writer) = timeout(HANDSHAKE, opened).await.map_err(|_| Error::Silent)??;
-        let hello = self.sessions().meet_partner(settings.connects());
-        tokio::select! {
-            ended = self.listen(frames, connection) => ended,
-            ended = self.speak(writer, hello) => ended,
+        match ended {
+            Err(error) => error,
+            Ok(never) => match never {},
         }
     }
 
-    /// Follows what the partner says.
-    async fn listen(
+    /// Follows what the partner sends.
+    async fn receive(
         &self,
         mut frames: Frames<OwnedReadHalf>,
-        connection: &ForwarderConnection,
-    ) -> Result<std::convert::Infallible, Error> {
-        let mut is_proven = false;
+        first: Vec<Message>,
+        has_login: &(impl Fn(&str) -> bool + Sync),
+    ) -> Result<Infallible, Error> {
+        let mut messages = first;
         loop {
-            let messages = timeout(SILENCE, frames.next()).await.map_err(|_| Error::Silent)??;
             let now = clock_s();
-            if !std::mem::replace(&mut is_proven, true) {
-                self.shown.change(|it| {
-                    it.set_status(v1::FlowSyncStatus::FlowSyncConnected);
-                    it.error.clear();
-                    it.connections += 1;
-                });
-            }
             for message in messages {
+                // Asked before the logins are locked.
+                let is_asked = message.interface().is_some_and(has_login);
                 if message == Message::Complete {
-                    self.shown.change(|it| it.is_bulk_received = true);
+                    self.shown.received_all();
                 }
-                self.sessions().hear(message, |name| connection.has_login(name), now);
+                self.sessions().receive(message, is_asked, now);
             }
             self.changed.notify_one();
+            messages = timeout(SILENCE, frames.next()).await.map_err(|_| Error::Silent)??;
         }
     }
 
-    /// Tells the partner of logins and ends.
-    async fn speak(
+    /// Sends logins and ends to the partner.
+    async fn send_changes(
         &self,
         mut writer: Writer<OwnedWriteHalf>,
         hello: Message,
-    ) -> Result<std::convert::Infallible, Error> {
+    ) -> Result<Infallible, Error> {
         let mut is_complete = false;
         let mut first = vec![hello];
         loop {
@@ -191,7 +237,7 @@ impl Logins {
             loop {
                 let taken = self.sessions().take(&mut behind, BATCH, clock_s());
                 let are_all = taken.len() < BATCH;
-                writer.send(std::mem::take(&mut first).into_iter().chain(taken).collect()).await?;
+                writer.send(std::mem::take(&mut first).into_iter().chain(taken)).await?;
                 if are_all {
                     break;
                 }
@@ -199,21 +245,30 @@ impl Logins {
             let last = if std::mem::replace(&mut is_complete, true) {
                 self.sessions().alive()
             } else {
-                self.shown.change(|it| it.is_bulk_sent = true);
+                self.shown.sent_all();
                 Message::Complete
             };
-            writer.send(vec![last]).await?;
+            writer.send([last]).await?;
             tokio::time::sleep(STEP).await;
         }
     }
 }
 
-/// The partner of the configuration in force, if hosts have to log in anywhere.
-fn settings(connection: &ForwarderConnection) -> Option<Settings> {
+/// The end of a connection, if there is one.
+async fn end_of(serving: &mut Option<Serving<'_>>) -> Error {
+    match serving {
+        Some(serving) => serving.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether there is a partner in the configuration in force, and where it is, if hosts have to log in anywhere.
+fn settings(connection: &ForwarderConnection) -> (bool, Option<Settings>) {
     connection.with_configuration(|it| {
-        let it = it?;
+        let Some(it) = it else { return (false, None) };
         let has_login = it.interfaces.iter().any(|it| it.login.is_some());
-        it.desired.flow_sync.as_ref().filter(|_| has_login).and_then(Settings::of)
+        let sync = it.desired.flow_sync.as_ref();
+        (sync.is_some(), sync.filter(|_| has_login).and_then(Settings::of))
     })
 }
 
@@ -231,27 +286,29 @@ impl ForwarderConnection {
 
     /// Whether hosts of an interface have to log in.
     fn has_login(&self, name: &str) -> bool {
-        let is_it = |it: &v1::Interface| it.name == name && it.login.is_some();
-        self.with_configuration(|it| it.is_some_and(|it| it.interfaces.iter().any(is_it)))
+        let of = |it: &v1::Interface| it.login.is_some();
+        self.with_configuration(|it| it.and_then(|it| it.interfaces.named(name)).is_some_and(of))
     }
 }
 
-async fn begin(settings: &Settings) -> Result<TcpStream, Error> {
+/// Begins a connection from an own address.
+async fn begin(settings: Settings) -> Result<Opened, Error> {
     let socket = if settings.local.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.bind(SocketAddr::new(settings.local.ip(), 0))?;
     let connected = timeout(HANDSHAKE, socket.connect(settings.partner)).await;
-    Ok(connected.map_err(|_| Error::Silent)??)
+    open(connected.map_err(|_| Error::Silent)??, settings).await
+}
+
+/// Waits until the other end has proven that it knows the secret.
+async fn open(stream: TcpStream, settings: Settings) -> Result<Opened, Error> {
+    stream.set_nodelay(true)?;
+    let opened = frames::open(stream, &settings.secret, settings.connects());
+    timeout(HANDSHAKE, opened).await.map_err(|_| Error::Silent)?
 }
 
 /// Waits for the partner; other hosts are refused.
-async fn accept(
-    settings: &Settings,
-    listener: &mut Option<TcpListener>,
-) -> Result<TcpStream, Error> {
-    if listener.is_none() {
-        *listener = Some(TcpListener::bind(settings.local).await?);
-    }
-    let Some(listener) = listener else { return Err(Error::Silent) };
+async fn accept(listener: Option<&TcpListener>, settings: &Settings) -> Result<TcpStream, Error> {
+    let Some(listener) = listener else { return std::future::pending().await };
     let (stream, from) = listener.accept().await?;
     if from.ip().to_canonical() == settings.partner.ip() {
         Ok(stream)
@@ -259,3 +316,6 @@ async fn accept(
         Err(Error::Stranger(from.ip()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,9 +58,9 @@ impl Logins {
     /// Reads the file, then drives the logins and the partner forever.
     pub(crate) async fn run(&self, connection: &ForwarderConnection, state: &Path) {
         let mut writer = Writer::new(Store::of(state));
-        let ((stored, ended), stored_s) = writer.read();
-        self.sessions().restore(stored, stored_s.unwrap_or_default(), clock_s());
-        self.sessions().restore_ended(ended, stored_s.is_some());
+        let ((stored, ended, is_whole), stored_s) = writer.read();
+        self.sessions().restore(stored, stored_s, clock_s());
+        self.sessions().restore_ended(ended, is_whole);
         tokio::join!(self.drive(connection, writer), self.follow_partner(connection));
     }
 
@@ -88,7 +88,8 @@ impl Logins {
             let is_changed = self.sessions().take_is_changed();
             writer.step(is_changed, || {
                 let sessions = self.sessions();
-                (sessions.all().cloned().collect(), sessions.ended())
+                let (ended, is_whole) = sessions.ended();
+                (sessions.all().cloned().collect(), ended, is_whole)
             });
         }
     }

@@ -74,6 +74,11 @@ impl Volume {
         self.each(other, u64::saturating_sub)
     }
 
+    /// The larger counters.
+    pub(super) fn or_more(self, other: Self) -> Self {
+        self.each(other, u64::max)
+    }
+
     fn each(self, other: Self, of: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             in_packets: of(self.in_packets, other.in_packets),
@@ -109,16 +114,13 @@ pub struct Session {
     pub interim_s: Option<u32>,
     /// What it has sent and got.
     pub total: Volume,
-    /// What others have counted: former forwarders, and the partner.
-    pub(super) former: Volume,
-    /// What the forwarder of this run had counted by then.
+    /// What this router has counted.
     #[serde(default)]
-    pub(super) base: Volume,
+    pub(super) here: Volume,
+    /// What former forwarders have counted of it.
+    pub(super) former: Volume,
     /// The run of the forwarder that counts now.
     pub(super) run: u64,
-    /// What it has counted.
-    #[serde(default)]
-    pub(super) counted: Volume,
     /// When it has last sent a packet.
     pub(super) last_s: u64,
     /// When it was last reported.
@@ -186,8 +188,14 @@ pub(crate) struct Shared {
     pub(super) epoch: u32,
     /// Whether the partner owns it.
     pub(super) is_standby: bool,
-    /// When its host has last sent something to the partner.
+    /// Whether it has begun at the partner.
+    pub(super) is_foreign: bool,
+    /// What the partner has counted.
+    pub(super) there: Volume,
+    /// When its host has last sent something by the partner.
     pub(super) partner_s: u64,
+    /// When its host has last sent something by this router.
+    pub(super) here_s: u64,
     /// What the partner has got on this connection, and when.
     #[serde(skip)]
     pub(super) sent: Option<Sent>,
@@ -196,10 +204,12 @@ pub(crate) struct Shared {
     pub(super) is_named: bool,
 }
 
+/// What the partner has got of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(super) epoch: u32,
     pub(super) is_standby: bool,
-    pub(super) in_packets: u64,
+    /// What this router had counted.
+    pub(super) here: Volume,
     pub(super) at_s: u64,
 }

@@ -63,8 +63,14 @@ impl Sessions {
     pub fn restore(&mut self, stored: Vec<Session>, stored_s: u64, now: u64) {
         let back = stored_s.saturating_sub(now);
         for mut session in stored {
-            let moments = [&mut session.since_s, &mut session.last_s, &mut session.reported_s];
-            moments.into_iter().for_each(|moment| *moment = moment.saturating_sub(back));
+            let (of_login, shared) = (&mut session.since_s, &mut session.shared);
+            let moments = [of_login, &mut session.last_s, &mut session.reported_s];
+            let moments = moments.into_iter().chain([&mut shared.partner_s, &mut shared.here_s]);
+            moments.for_each(|moment| *moment = moment.saturating_sub(back));
+            if session.here == Volume::default() {
+                // The file of a version that knew no partner.
+                session.here = session.total;
+            }
             if self.by_host.len() < LOGINS {
                 self.by_host.entry(session.key()).or_insert(session);
             }
@@ -101,10 +107,9 @@ impl Sessions {
             class,
             interim_s,
             total: Volume::default(),
+            here: Volume::default(),
             former: Volume::default(),
-            base: Volume::default(),
             run: 0,
-            counted: Volume::default(),
             last_s: now,
             reported_s: now,
             shared: Shared::default(),
@@ -138,14 +143,16 @@ impl Sessions {
                 continue;
             };
             if run != session.run {
-                (session.former, session.run) = (session.total, run);
-                session.base = Volume::default();
+                // Of a login that was here before, the row may have counted all the time.
+                let known = if session.run == 0 { Volume::of(it) } else { Volume::default() };
+                (session.former, session.run) = (session.here.minus(known), run);
             }
-            session.counted = Volume::of(it);
-            session.total = session.former.plus(session.counted.minus(session.base));
+            session.here = session.former.plus(Volume::of(it));
+            session.total = session.here.plus(session.shared.there);
             if let Some(idle_ms) = it.idle_ms {
                 let last = now.saturating_sub(idle_ms / 1_000);
                 session.last_s = session.last_s.max(last);
+                session.shared.here_s = session.shared.here_s.max(last);
             }
         }
     }
@@ -158,13 +165,13 @@ impl Sessions {
 
     /// Time has passed: ends logins that are over, and reports others each `interim_s` seconds, unless it is 0.
     pub fn pass(&mut self, now: u64, interim_s: u32) {
+        self.pass_standby(now, interim_s);
         let own = self.by_host.iter().filter(|(_, it)| !it.is_standby());
         let over = |(host, it): (&Key, &Session)| Some((host.clone(), it.is_over(now)?));
         let over: Vec<_> = own.filter_map(over).collect();
         for (host, cause) in over {
             self.end(&host, cause);
         }
-        self.pass_standby(now);
         for session in self.by_host.values_mut().filter(|it| !it.is_standby()) {
             let every = u64::from(session.interim_s.unwrap_or(interim_s));
             // A clock that was set back reports late, not always.
@@ -185,10 +192,11 @@ impl Sessions {
 
     /// Ends the logins of users who are in the configuration no more.
     pub fn retain_users(&mut self, has_user: impl Fn(&str) -> bool) {
-        let is_gone = |it: &Session| it.method == Method::Local && !has_user(&it.user);
-        // The partner ends its own.
-        let own = self.by_host.values().filter(|it| !it.is_standby());
-        let gone = own.filter(|it| is_gone(it)).map(Session::key);
+        // The users of the partner are its own.
+        let is_gone = |it: &Session| {
+            it.method == Method::Local && !it.shared.is_foreign && !has_user(&it.user)
+        };
+        let gone = self.by_host.values().filter(|it| is_gone(it)).map(Session::key);
         for host in gone.collect::<Vec<_>>() {
             self.end(&host, Cause::Operator);
         }

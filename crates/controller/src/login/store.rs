@@ -29,10 +29,13 @@ struct Stored {
     /// Ends that the partner may not know.
     #[serde(default)]
     ended: Vec<Ended>,
+    /// Whether there may have been other logins, in a file that was lost.
+    #[serde(default)]
+    is_partial: bool,
 }
 
-/// Logins, and ends that the partner may not know.
-pub(super) type All = (Vec<Session>, Vec<Ended>);
+/// Logins, ends that the partner may not know, and whether this is all.
+pub(super) type All = (Vec<Session>, Vec<Ended>, bool);
 
 /// The file of a state folder.
 #[derive(Clone, Debug)]
@@ -57,11 +60,16 @@ impl Store {
     }
 
     /// Replaces the file as a whole.
-    fn write(&self, (logins, ended): All) -> io::Result<()> {
+    fn write(&self, (logins, ended, is_whole): All) -> io::Result<()> {
         let new = self.0.with_extension("new");
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(&Stored { at_s: clock_s(), logins, ended })?)?;
+        file.write_all(&serde_json::to_vec(&Stored {
+            at_s: clock_s(),
+            logins,
+            ended,
+            is_partial: !is_whole,
+        })?)?;
         file.sync_all()?;
         std::fs::rename(&new, &self.0)
     }
@@ -88,14 +96,14 @@ impl Writer {
     }
 
     /// What is in the file, and when it was written; nothing if it cannot be read.
-    pub(super) fn read(&mut self) -> (All, Option<u64>) {
-        let Stored { at_s, logins, ended } = self.store.read().unwrap_or_else(|error| {
+    pub(super) fn read(&mut self) -> (All, u64) {
+        let Stored { at_s, logins, ended, is_partial } = self.store.read().unwrap_or_else(|error| {
             let file = self.store.0.display();
             tracing::error!(%file, "cannot read the logins of hosts, which have to log in again: {error}");
             Stored::default()
         });
         self.has_logins = !logins.is_empty();
-        ((logins, ended), Some(at_s).filter(|it| *it > 0))
+        ((logins, ended, at_s > 0 && !is_partial), at_s)
     }
 
     /// Writes what is due, unless the last write still goes on. Call it each second, and after changes.
@@ -163,7 +171,13 @@ mod tests {
         };
         sessions.begin(new, 7);
         let all: Vec<_> = sessions.all().cloned().collect();
-        store.write((all.clone(), Vec::new())).unwrap();
+        let host = sessions.all().next().unwrap().key();
+        sessions.set_partner(true);
+        sessions.end(&host, crate::login::Cause::User);
+        let (ended, _) = sessions.ended();
+        assert_eq!(ended.len(), 1);
+        store.write((all.clone(), ended.clone(), true)).unwrap();
+        assert_eq!(store.read().unwrap().ended, ended);
         assert_eq!(store.read().unwrap().logins, all);
         // A file of another version has fields that this one does not know.
         let text = std::fs::read_to_string(folder.join("logins.json")).unwrap();
@@ -173,7 +187,7 @@ mod tests {
         assert_eq!(store.read().unwrap().logins, all);
         std::fs::write(folder.join("logins.json"), "{").unwrap();
         assert!(store.read().is_err());
-        assert_eq!(Writer::new(store).read(), (All::default(), None));
+        assert_eq!(Writer::new(store).read(), (All::default(), 0));
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use stoa_seal::{FRAME_MAX, HELLO, Handshake, Opener, Protocol, Refusal, Sealer, frame_length};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -9,11 +10,12 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-use super::SILENCE;
 use crate::login::sessions::partner::Message;
 
+/// How long an end may send nothing, or take nothing.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// What both ends speak.
-const PROTOCOL: Protocol = Protocol { name: *b"stoalogn", version: 1 };
+pub(super) const PROTOCOL: Protocol = Protocol { name: *b"stoalogn", version: 1 };
 /// Bytes of messages after which a frame is sealed.
 const BATCH: usize = FRAME_MAX / 2;
 
@@ -29,9 +31,12 @@ pub(super) enum Error {
     /// The partner has another secret or version.
     #[error("{0}")]
     Refused(#[from] Refusal),
+    /// The partner has closed it before it has proven that it knows the secret.
+    #[error("the partner has refused the connection: compare the secrets of both")]
+    Refuses,
     /// The partner sends what is none of the protocol.
-    #[error("the partner sends what is no login: {0}")]
-    Malformed(#[from] serde_json::Error),
+    #[error("the partner sends what is no login")]
+    Malformed,
     /// Another host has connected.
     #[error("{0} has connected, which is not the partner")]
     Stranger(IpAddr),
@@ -41,18 +46,21 @@ pub(super) enum Error {
 }
 
 impl Error {
-    /// Whether this router has refused the other end.
+    /// Whether one of the ends was refused.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Malformed(_) | Self::Stranger(_))
+        matches!(self, Self::Refused(_) | Self::Malformed | Self::Stranger(_) | Self::Refuses)
     }
 }
 
-/// Says hello, and hears that of the other end. `connects`: this end has begun the connection.
+/// A connection whose other end knows the secret, and its first messages.
+pub(super) type Opened = (Frames<OwnedReadHalf>, Writer<OwnedWriteHalf>, Vec<Message>);
+
+/// Exchanges hellos, and proofs that both know the secret. `connects`: this end has begun the connection.
 pub(super) async fn open(
     mut stream: TcpStream,
     secret: &str,
     connects: bool,
-) -> Result<(Frames<OwnedReadHalf>, Writer<OwnedWriteHalf>), Error> {
+) -> Result<Opened, Error> {
     let handshake = Handshake::new(PROTOCOL);
     let handshake = handshake.ok_or_else(|| io::Error::other("no random numbers"))?;
     stream.write_all(handshake.hello()).await?;
@@ -60,10 +68,19 @@ pub(super) async fn open(
     stream.read_exact(&mut hello).await?;
     let (sealer, opener) = handshake.finish(&hello, secret, connects)?;
     let (stream, sink) = stream.into_split();
-    Ok((Frames { stream, opener, incoming: Vec::new() }, Writer { sink, sealer }))
+    let (mut frames, mut writer) =
+        (Frames { stream, opener, incoming: Vec::new() }, Writer { sink, sealer });
+    // Who can read no frame cannot know what it was: nothing else is sent before the other end has proven itself.
+    writer.send([Message::Alive { ends: 0 }]).await?;
+    let first = frames.next().await.map_err(|error| match error {
+        Error::Closed => Error::Refuses,
+        Error::System(error) if error.kind() == io::ErrorKind::ConnectionReset => Error::Refuses,
+        error => error,
+    })?;
+    Ok((frames, writer, first))
 }
 
-/// What the other end says.
+/// Messages of the other end.
 pub(super) struct Frames<S> {
     stream: S,
     opener: Opener,
@@ -81,9 +98,11 @@ impl<S: AsyncRead + Unpin> Frames<S> {
                 && let Some(frame) = self.incoming.get_mut(..length)
             {
                 let messages = serde_json::Deserializer::from_slice(self.opener.open(frame)?);
-                let messages = messages.into_iter().collect::<Result<_, _>>();
+                // The words of the error would repeat those of the partner.
+                let messages: Result<_, _> = messages.into_iter().collect();
+                let messages = messages.map_err(|_: serde_json::Error| Error::Malformed)?;
                 self.incoming.drain(..length);
-                return Ok(messages?);
+                return Ok(messages);
             }
             if self.stream.read_buf(&mut self.incoming).await? == 0 {
                 return Err(Error::Closed);
@@ -92,7 +111,7 @@ impl<S: AsyncRead + Unpin> Frames<S> {
     }
 }
 
-/// Says something to the other end.
+/// Sends messages to the other end.
 pub(super) struct Writer<S> {
     sink: S,
     sealer: Sealer,
@@ -103,10 +122,13 @@ impl<S: AsyncWrite + Unpin> Writer<S> {
     ///
     /// # Errors
     /// The connection is over.
-    pub(super) async fn send(&mut self, messages: Vec<Message>) -> Result<(), Error> {
+    pub(super) async fn send(
+        &mut self,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Result<(), Error> {
         let (mut items, mut sealed) = (Vec::new(), Vec::new());
         for message in messages {
-            let item = serde_json::to_vec(&message)?;
+            let item = serde_json::to_vec(&message).map_err(io::Error::other)?;
             if items.len() + item.len() > BATCH && !items.is_empty() {
                 self.sealer.seal(&items, &mut sealed)?;
                 items.clear();

@@ -1,14 +1,15 @@
 //! Logins of two routers that share addresses by VRRP.
 //!
 //! Each router admits the hosts of both. One of them *owns* a login: it ends it, and reports it to RADIUS servers. At
-//! the other one the login is *standby*: what the owner says replaces it. Who has the packets owns a login: a standby
-//! one whose host sends here, while the owner has had none for a while or cannot be reached, is taken over. The number
-//! of such changes is its epoch; the higher one counts. Where both own the same login, because they could not speak,
-//! the one with the later packet keeps it.
+//! the other one the login is *standby*. Each counts what it has forwarded, and sends its count: the volume is the sum.
 //!
-//! An owner sends each login when it has changed and then again from time to time. Ends are kept until the partner has
-//! got them. Once the partner has sent all that it knows, standby logins that it has not named are over, unless it has
-//! lost its memory.
+//! Who has the packets owns a login: a standby one whose host sends here, while the owner has had none for a while or
+//! cannot be reached, is taken over. The number of such changes is its epoch; the higher one counts, then the address
+//! of the router. Where a host has logged in at both, because they had no connection, the higher number stays.
+//!
+//! A router sends each login when it has changed and then again from time to time. Ends are kept until the partner has
+//! got them. Once the partner has sent all that it has, standby logins that it has not named are over, unless its file
+//! was lost.
 
 mod ends;
 mod record;
@@ -28,10 +29,15 @@ use crate::login::session::{Sent, Session};
 
 /// Seconds between records of a login that only counts.
 const REFRESH_S: u64 = 10;
-/// Seconds without a packet at the owner after which the other router takes over: more than records are apart.
+/// Seconds between records of a login of which nothing changes. Also seconds without a packet at the owner after which
+/// the other router takes over: more than records of a busy login are apart.
 const SILENCE_S: u64 = 3 * REFRESH_S;
-/// Seconds that a standby login outlasts its limits: its owner ends it.
+/// Seconds for which a packet of a host says that it sends here.
+const RECENT_S: u64 = 5;
+/// Seconds that a standby login outlasts its times: its owner ends it.
 const GRACE_S: u64 = 60;
+/// The most logins while others come from the partner: some places are left to hosts that log in here.
+const ROOM: usize = LOGINS - LOGINS / 16;
 
 impl Session {
     /// Whether the partner owns it.
@@ -42,19 +48,57 @@ impl Session {
     /// Whether the partner is to get it now.
     fn is_due(&self, now: u64) -> bool {
         let Some(sent) = self.shared.sent else { return true };
-        let is_same = (sent.epoch, sent.is_standby) == (self.shared.epoch, self.is_standby());
-        let is_old = now >= sent.at_s.saturating_add(REFRESH_S);
-        // What the partner has said itself is not sent back.
-        !self.is_standby() && (!is_same || is_old && sent.in_packets != self.total.in_packets)
+        let is_after = |seconds: u64| now >= sent.at_s.saturating_add(seconds);
+        (sent.epoch, sent.is_standby) != (self.shared.epoch, self.is_standby())
+            || is_after(REFRESH_S) && sent.here != self.here
+            || is_after(SILENCE_S) && !self.is_standby()
+    }
+
+    /// Whether its host has sent something here within some seconds.
+    fn sends_here(&self, seconds: u64, now: u64) -> bool {
+        self.shared.here_s > 0 && now <= self.shared.here_s.saturating_add(seconds)
+    }
+
+    /// This router owns it from now on. Accounting learns it soon: not that of all logins at once.
+    fn take_over(&mut self, interim_s: u32, now: u64) {
+        self.shared.is_standby = false;
+        self.shared.epoch = self.shared.epoch.saturating_add(1);
+        let every = u64::from(self.interim_s.unwrap_or(interim_s));
+        self.reported_s = (now + self.id % SILENCE_S).saturating_sub(every);
+    }
+
+    /// Follows what the partner sends of it. Returns whether it has another owner now.
+    fn merge(&mut self, record: &Record, yields_ties: bool, now: u64) -> bool {
+        let shared = &mut self.shared;
+        shared.is_named = true;
+        shared.there = shared.there.or_more(record.here);
+        shared.partner_s = shared.partner_s.max(now.saturating_sub(record.idle_s));
+        self.last_s = self.last_s.max(shared.partner_s);
+        self.total = self.here.plus(shared.there);
+        if record.is_standby {
+            return false;
+        }
+        let yields = shared.is_standby
+            || match record.epoch.cmp(&shared.epoch) {
+                Ordering::Equal => yields_ties,
+                order => order == Ordering::Greater,
+            };
+        if !yields {
+            // The partner has to know who owns it.
+            shared.sent = None;
+            return false;
+        }
+        shared.epoch = shared.epoch.max(record.epoch);
+        !std::mem::replace(&mut shared.is_standby, true)
     }
 }
 
-/// What one router says to the other one.
+/// What one router sends to the other one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Message {
-    /// The first one. `has_memory`: whether it knows what it has ended. What it does not name is over then.
-    Hello { has_memory: bool },
+    /// The first one. `has_file`: whether it knows what it has ended. What it does not name is over then.
+    Hello { has_file: bool },
     /// A login.
     Login(Record),
     /// A login has ended.
@@ -63,6 +107,16 @@ pub(crate) enum Message {
     Complete,
     /// It is there, and has got so many ends on this connection.
     Alive { ends: u64 },
+}
+
+impl Message {
+    /// The interface of a login.
+    pub(crate) fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Login(record) => Some(&record.interface),
+            _ => None,
+        }
+    }
 }
 
 /// What has become of messages.
@@ -86,14 +140,14 @@ pub(super) struct Partner {
     /// Whether there is one at all.
     is_used: bool,
     is_connected: bool,
-    /// Whether this router gives in where both have an equal claim.
-    gives_in: bool,
-    /// When [`Sessions::pass`] was called last.
+    /// Whether this router leaves a login to the partner where both have an equal claim.
+    yields_ties: bool,
+    /// The time of the last call.
     now_s: u64,
     /// Whether logins may have been lost with the file of the state folder.
-    lacks_memory: bool,
+    lacks_file: bool,
     /// Whether what the partner does not name is over.
-    has_memory: bool,
+    has_file: bool,
     /// Ends that it may not know.
     ends: Ends,
     /// Ends that it has sent on this connection.
@@ -104,28 +158,28 @@ pub(super) struct Partner {
 impl Partner {
     /// Keeps an end for the partner. Returns whether this router reports it.
     pub(super) fn note_end(&mut self, it: &Session, cause: Cause) -> bool {
-        // The owner reports it. One that cannot be reached may be dead.
-        let is_reported = !it.is_standby() || !self.is_connected;
         if it.is_standby() && cause == Cause::Withdrawn {
             return false;
         }
         if self.is_used {
-            self.ends.add(Ended::new(it, cause, is_reported, self.now_s.max(it.last_s)));
+            self.ends.add(Ended::new(it, cause, self.now_s.max(it.last_s)));
         }
-        is_reported
+        // The owner reports it. One that cannot be reached may be dead.
+        !it.is_standby() || !self.is_connected
     }
 }
 
 impl Sessions {
-    /// Logins that ended before the program started, and whether it knows them.
-    pub(crate) fn restore_ended(&mut self, ended: Vec<Ended>, has_memory: bool) {
+    /// Logins that ended before the program started. `has_file`: whether this is all.
+    pub(crate) fn restore_ended(&mut self, ended: Vec<Ended>, has_file: bool) {
         ended.into_iter().for_each(|it| self.partner.ends.add(it));
-        self.partner.lacks_memory = !has_memory;
+        self.partner.lacks_file = !has_file;
     }
 
-    /// Ends that the partner may not know.
-    pub(crate) fn ended(&self) -> Vec<Ended> {
-        self.partner.ends.all().cloned().collect()
+    /// Ends that the partner may not know, and whether all logins were known when the program started, or the partner
+    /// has sent them since.
+    pub(crate) fn ended(&self) -> (Vec<Ended>, bool) {
+        (self.partner.ends.all().cloned().collect(), !self.partner.lacks_file)
     }
 
     /// What has become of messages.
@@ -135,24 +189,24 @@ impl Sessions {
 
     /// There is a partner or none, which is not connected.
     pub(crate) fn set_partner(&mut self, is_used: bool) {
-        self.part();
+        self.disconnected();
         self.partner.is_used = is_used;
         if !is_used {
             self.partner.ends = Ends::default();
         }
     }
 
-    /// The partner is connected, and knows nothing yet. `gives_in`: whether this router leaves a login to the partner
-    /// where both have an equal claim. Returns what is said first.
-    pub(crate) fn meet_partner(&mut self, gives_in: bool) -> Message {
-        self.part();
-        (self.partner.is_connected, self.partner.gives_in) = (true, gives_in);
-        Message::Hello { has_memory: !self.partner.lacks_memory }
+    /// The partner is connected, and knows nothing yet. `yields_ties`: whether this router leaves a login to it where
+    /// both have an equal claim. Returns the first message.
+    pub(crate) fn connected(&mut self, yields_ties: bool) -> Message {
+        self.disconnected();
+        (self.partner.is_connected, self.partner.yields_ties) = (true, yields_ties);
+        Message::Hello { has_file: !self.partner.lacks_file }
     }
 
     /// The partner cannot be reached.
-    pub(crate) fn part(&mut self) {
-        (self.partner.is_connected, self.partner.has_memory) = (false, false);
+    pub(crate) fn disconnected(&mut self) {
+        (self.partner.is_connected, self.partner.has_file) = (false, false);
         self.partner.ends.restart();
         self.partner.received_ends = 0;
         for it in self.by_host.values_mut() {
@@ -160,7 +214,7 @@ impl Sessions {
         }
     }
 
-    /// What is said when there is nothing else to say.
+    /// The message when there is no other one.
     pub(crate) fn alive(&self) -> Message {
         Message::Alive { ends: self.partner.received_ends }
     }
@@ -168,6 +222,7 @@ impl Sessions {
     /// At most `room` messages that the partner is to get now: ends, then logins of hosts behind `behind`, which the
     /// last one replaces. Returns fewer if there are no more. An end goes before all later logins of its host.
     pub(crate) fn take(&mut self, behind: &mut Option<Key>, room: usize, now: u64) -> Vec<Message> {
+        self.partner.now_s = now;
         let ends = self.partner.ends.take(room);
         self.partner.counts.sent_ends += ends.len() as u64;
         let mut due: Vec<_> = ends.into_iter().map(Message::Ended).collect();
@@ -176,8 +231,7 @@ impl Sessions {
         let mut last = None;
         for (host, it) in behind_it.filter(|(_, it)| it.is_due(now)).take(room - due.len()) {
             let (epoch, is_standby) = (it.shared.epoch, it.is_standby());
-            let in_packets = it.total.in_packets;
-            it.shared.sent = Some(Sent { epoch, is_standby, in_packets, at_s: now });
+            it.shared.sent = Some(Sent { epoch, is_standby, here: it.here, at_s: now });
             due.push(Message::Login(Record::of(it, now)));
             self.partner.counts.sent_logins += 1;
             last = Some(host.clone());
@@ -186,20 +240,20 @@ impl Sessions {
         due
     }
 
-    /// Follows a message of the partner. `has_login`: whether hosts of an interface have to log in.
-    pub(crate) fn hear(&mut self, message: Message, has_login: impl Fn(&str) -> bool, now: u64) {
+    /// Follows a message of the partner. `has_login`: whether hosts of its interface have to log in.
+    pub(crate) fn receive(&mut self, message: Message, has_login: bool, now: u64) {
         match message {
-            Message::Hello { has_memory } => self.partner.has_memory = has_memory,
-            Message::Login(record) => self.hear_login(record, has_login, now),
-            Message::Ended(ended) => self.hear_end(&ended),
+            Message::Hello { has_file } => self.partner.has_file = has_file,
+            Message::Login(record) => self.receive_login(record, has_login, now),
+            Message::Ended(ended) => self.receive_end(&ended, now),
             Message::Complete => self.sweep(),
-            Message::Alive { ends } => self.partner.ends.settle(ends),
+            Message::Alive { ends } => self.is_changed |= self.partner.ends.settle(ends),
         }
     }
 
-    fn hear_login(&mut self, record: Record, has_login: impl Fn(&str) -> bool, now: u64) {
+    fn receive_login(&mut self, record: Record, has_login: bool, now: u64) {
         self.partner.counts.received_logins += 1;
-        if !record.is_sound() || !has_login(&record.interface) {
+        if !record.is_sound() || !has_login {
             self.partner.counts.refused += 1;
             return;
         }
@@ -208,32 +262,31 @@ impl Sessions {
             return;
         }
         let host = record.key();
-        if let Some(known) = self.by_host.get_mut(&host) {
-            known.shared.is_named |= known.id == record.id;
-            if !known.yields_to(&record, self.partner.gives_in, now) {
-                if !known.is_standby() && !record.is_standby {
-                    // The partner has to know who owns it.
-                    known.shared.sent = None;
-                }
+        let is_full = self.by_host.len() >= ROOM;
+        match self.by_host.get_mut(&host) {
+            Some(known) if known.id == record.id => {
+                self.is_changed |= known.merge(&record, self.partner.yields_ties, now);
                 return;
             }
-            if known.id == record.id {
-                known.follow(record, now);
-                self.is_changed = true;
-                return;
-            }
-            if known.is_standby() {
+            // The partner holds it for this router, which has ended it.
+            Some(_) if record.is_standby => return,
+            None if record.is_standby && !self.partner.lacks_file => return,
+            Some(known) if known.is_standby() => {
                 self.forget(&host);
-            } else {
-                // Its host has logged in at both routers.
+            }
+            // Its host has logged in at both routers: one of the logins stays, the same at both.
+            Some(known) if record.id < known.id => {
+                known.shared.sent = None;
+                return;
+            }
+            Some(_) => {
                 self.end(&host, Cause::User);
             }
-        } else if record.is_standby && !self.partner.lacks_memory {
-            // The partner holds it for this router, which has ended it.
-            return;
-        } else if self.by_host.len() >= LOGINS {
-            self.partner.counts.refused += 1;
-            return;
+            None if is_full => {
+                self.partner.counts.refused += 1;
+                return;
+            }
+            None => {}
         }
         self.partner.counts.added += 1;
         self.changed.push(host.clone());
@@ -241,20 +294,23 @@ impl Sessions {
         self.is_changed = true;
     }
 
-    fn hear_end(&mut self, ended: &Ended) {
+    fn receive_end(&mut self, ended: &Ended, now: u64) {
         self.partner.counts.received_ends += 1;
         self.partner.received_ends += 1;
         let host = Key { interface: ended.interface.clone(), mac: ended.mac };
         let Some(known) = self.by_host.get_mut(&host).filter(|it| it.id == ended.id) else {
             return;
         };
-        if known.is_standby() {
+        if known.is_standby() && !ended.is_for_both() && known.sends_here(SILENCE_S, now) {
+            // It is idle there, not here.
+            known.take_over(0, now);
+            self.partner.counts.taken_over += 1;
+            self.is_changed = true;
+        } else if known.is_standby() {
             self.forget(&host);
         } else if !ended.is_for_both() {
             known.shared.sent = None;
-        } else if let Some(session) = self.forget(&host)
-            && !ended.is_reported
-        {
+        } else if let Some(session) = self.forget(&host) {
             self.events.push(Event::Stopped(session, ended.cause));
         }
     }
@@ -267,64 +323,41 @@ impl Sessions {
         Some(session)
     }
 
-    /// The partner has named all that it knows.
+    /// The partner has named all that it has.
     fn sweep(&mut self) {
-        if self.partner.has_memory {
+        if self.partner.has_file {
             let is_gone = |it: &Session| it.is_standby() && !it.shared.is_named;
             let gone = self.by_host.values().filter(|it| is_gone(it)).map(Session::key);
             for host in gone.collect::<Vec<_>>() {
                 self.forget(&host);
             }
         }
-        self.partner.lacks_memory = false;
+        self.partner.lacks_file = false;
         self.is_changed = true;
     }
 
     /// Takes over standby logins whose hosts send here, and forgets those whose owner should have ended them.
-    pub(super) fn pass_standby(&mut self, now: u64) {
+    pub(super) fn pass_standby(&mut self, now: u64, interim_s: u32) {
         let is_connected = self.partner.is_connected;
         for it in self.by_host.values_mut().filter(|it| it.is_standby()) {
-            let sends_here = it.counted.in_packets > it.base.in_packets;
-            if sends_here && (!is_connected || now >= it.shared.partner_s + SILENCE_S) {
-                it.shared.is_standby = false;
-                it.shared.epoch = it.shared.epoch.saturating_add(1);
-                it.reported_s = now;
-                // Accounting learns which router reports from now on.
-                self.events.push(Event::Interim(it.clone()));
+            let is_silent = !is_connected || now >= it.shared.partner_s.saturating_add(SILENCE_S);
+            if is_silent && it.sends_here(RECENT_S, now) {
+                it.take_over(interim_s, now);
                 self.partner.counts.taken_over += 1;
                 self.is_changed = true;
             }
         }
-        let is_over =
-            |it: &Session| it.is_standby() && it.is_over(now.saturating_sub(GRACE_S)).is_some();
+        // Its owner ends it by its volume, which is that of both.
+        let is_over = |it: &Session| {
+            let cause = it.is_over(now.saturating_sub(GRACE_S));
+            it.is_standby() && cause.is_some_and(|it| it != Cause::Volume)
+        };
         let over = self.by_host.values().filter(|it| is_over(it)).map(Session::key);
         for host in over.collect::<Vec<_>>() {
             self.forget(&host);
         }
         self.partner.ends.expire(now);
         self.partner.now_s = now;
-    }
-}
-
-impl Session {
-    /// Whether what the partner says counts more than what this router knows.
-    fn yields_to(&self, record: &Record, gives_in: bool, now: u64) -> bool {
-        let idle_s = self.idle_s(now);
-        let is_later = record.idle_s < idle_s || gives_in && record.idle_s == idle_s;
-        match record.epoch.cmp(&self.shared.epoch) {
-            _ if record.is_standby => false,
-            _ if self.is_standby() => true,
-            _ if self.id != record.id => is_later,
-            Ordering::Equal => is_later,
-            order => order == Ordering::Greater,
-        }
-    }
-
-    /// Is standby from now on, as the partner says.
-    fn follow(&mut self, record: Record, now: u64) {
-        let (run, counted) = (self.run, self.counted);
-        *self = record.session(now);
-        (self.run, self.counted, self.base) = (run, counted, counted);
     }
 }
 

@@ -18,16 +18,13 @@ pub(crate) struct Ended {
     pub(super) interface: String,
     pub(super) mac: [u8; 6],
     pub(super) cause: Cause,
-    /// Whether accounting knows it already.
-    pub(super) is_reported: bool,
     /// When it has ended, by the clock of the router that says so.
     at_s: u64,
 }
 
 impl Ended {
-    pub(super) fn new(it: &Session, cause: Cause, is_reported: bool, at_s: u64) -> Self {
-        let interface = it.interface.clone();
-        Self { id: it.id, interface, mac: it.mac, cause, is_reported, at_s }
+    pub(super) fn new(it: &Session, cause: Cause, at_s: u64) -> Self {
+        Self { id: it.id, interface: it.interface.clone(), mac: it.mac, cause, at_s }
     }
 
     /// Whether the partner ends it, too, if it owns it: its host may send there, and need a login there.
@@ -91,11 +88,13 @@ impl Ends {
         due
     }
 
-    /// The partner has got so many on this connection.
-    pub(super) fn settle(&mut self, received: u64) {
+    /// The partner has got so many on this connection. Returns whether these are fewer now.
+    pub(super) fn settle(&mut self, received: u64) -> bool {
+        let before = self.queue.len();
         while self.settled < received && self.sent > 0 {
             self.remove_first();
         }
+        self.queue.len() < before
     }
 
     /// Gives up what is too old.
@@ -103,5 +102,47 @@ impl Ends {
         while self.queue.front().is_some_and(|it| now >= it.at_s.saturating_add(KEEP_S)) {
             self.remove_first();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(id: u64, cause: Cause) -> Ended {
+        Ended { id, interface: "guests".to_owned(), mac: [2; 6], cause, at_s: id }
+    }
+
+    #[test]
+    fn ends_stay_until_the_partner_has_got_them() {
+        let mut ends = Ends::default();
+        (1..=5).for_each(|id| ends.add(ended(id, Cause::User)));
+        ends.add(ended(6, Cause::IdleTimeout));
+        assert!(ends.has(5) && !ends.has(6), "an idle end is none of both");
+        assert_eq!(ends.take(2).len(), 2);
+        assert!(!ends.settle(0) && ends.settle(1));
+        assert!(!ends.has(1) && ends.has(2));
+        assert_eq!(ends.take(9).iter().map(|it| it.id).collect::<Vec<_>>(), [3, 4, 5, 6]);
+        // Another connection: all that the partner has not got come again.
+        ends.restart();
+        assert_eq!(ends.take(9).len(), 5);
+        // More than were sent cannot have been got.
+        ends.settle(99);
+        assert_eq!(ends.all().count(), 0);
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_are_too_many_or_they_are_too_old() {
+        let mut ends = Ends::default();
+        (0..LOGINS as u64).for_each(|id| ends.add(ended(id, Cause::User)));
+        ends.take(10);
+        ends.add(ended(70_000, Cause::User));
+        assert!(!ends.has(0) && ends.has(70_000));
+        assert_eq!(ends.all().count(), LOGINS);
+        // One of the ten has gone already.
+        ends.settle(10);
+        assert!(!ends.has(9) && ends.has(10));
+        ends.expire(20 + KEEP_S);
+        assert!(!ends.has(20) && ends.has(21));
     }
 }
