@@ -10,8 +10,8 @@ use crate::{BATCH, Lane, Mask};
 
 /// Short packets that are processed together, and vectors of each.
 const SHORT: (usize, usize) = (4, 2);
-/// Long packets that are processed together, and vectors of each in a step.
-const LONG: (usize, usize) = (2, 4);
+/// Vectors in a step of a long packet.
+const LONG: usize = 4;
 /// Blocks of a vector, and its bytes.
 const BLOCKS: usize = 4;
 const BYTES: usize = 64;
@@ -79,7 +79,7 @@ impl Lanes {
 }
 
 /// Processes a batch. Calls `each` with the lanes whose tags were compared.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,aes,vaes,vpclmulqdq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,aes,vaes,vpclmulqdq")]
 fn run_batch<const SEAL: bool>(lanes: &mut [Lane<'_>], mut each: impl FnMut(usize, bool)) {
     let mut short = [Lanes::NONE, Lanes::NONE];
     let mut long = [Lanes::NONE, Lanes::NONE];
@@ -127,7 +127,7 @@ fn packets<'a, const N: usize>(
 }
 
 /// Short packets: one step each, during which the hash of the packets before is computed.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,aes,vaes,vpclmulqdq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,aes,vaes,vpclmulqdq")]
 fn short_lanes<const R: usize, const SEAL: bool>(
     lanes: &mut [Lane<'_>],
     of: &Lanes,
@@ -165,39 +165,55 @@ fn short_lanes<const R: usize, const SEAL: bool>(
     finish::<N, SEAL>(&last, tags(sums, pads), each);
 }
 
-/// Long packets: as many steps as the longest of a group needs.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,aes,vaes,vpclmulqdq")]
+/// Long packets, one after another: steps of a packet do not wait for each other, but for its sum.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,aes,vaes,vpclmulqdq")]
 fn long_lanes<const R: usize, const SEAL: bool>(
     lanes: &mut [Lane<'_>],
     of: &Lanes,
     each: &mut impl FnMut(usize, bool),
 ) {
-    const N: usize = LONG.0;
-    const Z: usize = LONG.1;
+    const Z: usize = LONG;
     let mut nobody = [0; 16];
-    for group in of.all[..of.count].chunks(N) {
-        let packets = packets::<N>(lanes, group, &mut nobody);
+    for lane in of.all[..of.count].chunks(1) {
+        let packets = packets::<1>(lanes, lane, &mut nobody);
+        let packet = &packets[0];
+        // Stores to the text cannot change these: they stay in registers.
+        let mut keys = [_mm512_setzero_si512(); ROUND_KEYS];
+        for (round, key) in keys.iter_mut().enumerate().take(R + 1) {
+            *key = round_key(packet.key, round);
+        }
         let mut counters = counters(&packets);
-        let mut sums = [_mm_setzero_si128(); N];
-        let mut pads = sums;
-        let mut unhashed = [Unhashed { blocks: [_mm512_setzero_si512(); Z], count: 0 }; N];
-        let longest = packets.iter().fold(0, |most, it| most.max(it.blocks()));
+        let (mut sum, mut first) = (_mm_setzero_si128(), _mm_setzero_si128());
+        let mut unhashed = Unhashed { blocks: [_mm512_setzero_si512(); Z], count: 0 };
         let mut done = 0;
-        while done < longest {
-            let mut pad = blocks::<N, Z>(&mut counters);
-            encrypt::<N, Z, R, SEAL>(&packets, &mut pad, &packets, &unhashed, &mut sums);
-            for n in 0..N {
-                if done == 0 {
-                    pads[n] = _mm512_castsi512_si128(pad[n][0]);
-                }
-                unhashed[n] = cross::<Z, SEAL>(&packets[n], done, &pad[n]);
+        while done < packet.blocks() {
+            let [mut pad] = blocks::<1, Z>(&mut counters);
+            // The hash of the step before, which is computed while this one is encrypted.
+            sum = hash(packet.key, sum, &unhashed);
+            for z in 0..Z {
+                pad[z] = _mm512_xor_si512(pad[z], keys[0]);
             }
+            macro_rules! rounds {
+                ($($round:literal)*) => { $(
+                    if $round < R {
+                        for z in 0..Z {
+                            pad[z] = _mm512_aesenc_epi128(pad[z], keys[$round]);
+                        }
+                    }
+                )* };
+            }
+            rounds!(1 2 3 4 5 6 7 8 9 10 11 12 13);
+            for z in 0..Z {
+                pad[z] = _mm512_aesenclast_epi128(pad[z], keys[R]);
+            }
+            if done == 0 {
+                first = _mm512_castsi512_si128(pad[0]);
+            }
+            unhashed = cross::<Z, SEAL>(packet, done, &pad);
             done += Z * BLOCKS;
         }
-        for n in 0..N {
-            sums[n] = hash(packets[n].key, sums[n], &unhashed[n]);
-        }
-        finish::<N, SEAL>(&packets, tags(sums, pads), each);
+        sum = hash(packet.key, sum, &unhashed);
+        finish::<1, SEAL>(&packets, tags([sum], [first]), each);
     }
 }
 
@@ -281,7 +297,7 @@ fn blocks<const N: usize, const Z: usize>(counters: &mut [__m512i; N]) -> [[__m5
 
 /// AES of counter blocks, and between its rounds the hash of other blocks: neither waits for the other.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,aes,vaes,vpclmulqdq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,aes,vaes,vpclmulqdq")]
 fn encrypt<const N: usize, const Z: usize, const R: usize, const SEAL: bool>(
     packets: &[Packet<'_>; N],
     pad: &mut [[__m512i; Z]; N],
@@ -336,7 +352,7 @@ fn round_key(key: &GcmKey, round: usize) -> __m512i {
 /// Encrypts or decrypts the text in a step of a stream from block `done` on. Returns what is hashed: header, encrypted
 /// text and lengths, with the bytes of each block reversed.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2")]
 fn cross<const Z: usize, const SEAL: bool>(
     packet: &Packet<'_>,
     done: usize,
@@ -368,7 +384,7 @@ fn cross<const Z: usize, const SEAL: bool>(
         let block = done + z * BLOCKS;
         // Masks leave out what is in front of the text, and behind it.
         let end = (packet.length + 16).saturating_sub(block * 16);
-        let mut mask: u64 = if end >= BYTES { u64::MAX } else { !(u64::MAX << end) };
+        let mut mask = _bzhi_u64(u64::MAX, end.min(BYTES) as u32);
         if block == 0 {
             mask &= u64::MAX << 16;
         }
@@ -383,8 +399,8 @@ fn cross<const Z: usize, const SEAL: bool>(
             hashed = _mm512_mask_broadcast_i32x4(hashed, 0xf, header);
         }
         // The lengths are the last block; in another vector they have no place.
-        let place = (all - 1).wrapping_sub(block);
-        let lane = if place < BLOCKS { 0xf_u16 << (place * 4) } else { 0 };
+        let shift = (all - 1).wrapping_sub(block).saturating_mul(4).min(60);
+        let lane = (0xf_u64 << shift) as u16;
         hashed = _mm512_mask_broadcast_i32x4(hashed, lane, lengths);
         blocks[z] = _mm512_shuffle_epi8(hashed, reverse);
     }
@@ -409,15 +425,14 @@ fn hash<const Z: usize>(key: &GcmKey, sum: __m128i, unhashed: &Unhashed<Z>) -> _
     product.reduced()
 }
 
-/// Four powers from a position on; zero behind the last one.
+/// Four powers from a position on. Behind the last one come round keys, which no block is multiplied by: there are
+/// zeros in their places.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+#[target_feature(enable = "avx512f")]
 fn powers(key: &GcmKey, at: usize) -> __m512i {
-    let left = POWERS.saturating_sub(at).min(BLOCKS);
-    let mask = ((1_u32 << (2 * left)) - 1) as u8;
-    let place = key.powers.as_ptr().wrapping_add(at);
-    // SAFETY: powers that the mask leaves out are not read.
-    unsafe { _mm512_maskz_loadu_epi64(mask, place.cast()) }
+    assert!((at + BLOCKS) * 16 <= size_of::<GcmKey>());
+    // SAFETY: these 64 bytes are of the key.
+    unsafe { _mm512_loadu_si512(core::ptr::from_ref(key).cast::<u8>().add(at * 16).cast()) }
 }
 
 /// A sum of products of 128 bits, in each lane of 128 bits, not reduced.
@@ -453,26 +468,21 @@ impl Product {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,vpclmulqdq")]
     fn reduced(self) -> __m128i {
-        let polynomial = _mm_set_epi64x(POLYNOMIAL, 1);
-        let (low, middle, high) = (folded(self.low), folded(self.middle), folded(self.high));
-        let folded_low = _mm_clmulepi64_si128::<0x10>(low, polynomial);
-        let low = _mm_shuffle_epi32::<0x4e>(low);
-        let middle = _mm_ternarylogic_epi64::<0x96>(middle, low, folded_low);
-        let folded_middle = _mm_clmulepi64_si128::<0x10>(middle, polynomial);
-        let middle = _mm_shuffle_epi32::<0x4e>(middle);
-        _mm_ternarylogic_epi64::<0x96>(high, middle, folded_middle)
+        let polynomial = _mm512_broadcast_i32x4(_mm_set_epi64x(POLYNOMIAL, 1));
+        let low = _mm512_clmulepi64_epi128::<0x10>(self.low, polynomial);
+        let swapped = _mm512_shuffle_epi32::<0x4e>(self.low);
+        let middle = _mm512_ternarylogic_epi64::<0x96>(self.middle, swapped, low);
+        let swapped = _mm512_shuffle_epi32::<0x4e>(middle);
+        let middle = _mm512_clmulepi64_epi128::<0x10>(middle, polynomial);
+        let all = _mm512_ternarylogic_epi64::<0x96>(self.high, swapped, middle);
+        // The lanes, added.
+        let half = _mm512_extracti64x4_epi64::<1>(all);
+        let half = _mm256_xor_si256(_mm512_castsi512_si256(all), half);
+        _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half))
     }
 }
 
-/// The four lanes of 128 bits, added.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq")]
-fn folded(it: __m512i) -> __m128i {
-    let half = _mm256_xor_si256(_mm512_castsi512_si256(it), _mm512_extracti64x4_epi64::<1>(it));
-    _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half))
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,aes,vaes,vpclmulqdq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,aes,vaes,vpclmulqdq")]
 fn prepare_here(bytes: &[u8]) -> GcmKey {
     let mut key =
         GcmKey { powers: [[0; 16]; POWERS], round_keys: [[0; 16]; ROUND_KEYS], rounds: 10 };

@@ -27,6 +27,7 @@ impl Vaes {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("aes")
             && is_x86_feature_detected!("vaes")
             && is_x86_feature_detected!("vpclmulqdq");
