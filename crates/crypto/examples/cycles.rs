@@ -1,3 +1,4 @@
+#![allow(unsafe_code)]
 //! TSC cycles a packet of each engine: `cargo run --release -p stoa-crypto --example cycles`.
 
 use std::arch::x86_64::_rdtsc;

@@ -8,7 +8,12 @@
 //! No branch and no address depends on keys or texts.
 
 mod avx512;
+mod blocks_avx512;
+mod ghash_avx512;
 mod key;
+mod key_avx512;
+mod long_avx512;
+mod packet;
 
 pub use key::GcmKey;
 
@@ -51,7 +56,7 @@ impl Engine for Vaes {
         if bytes.len() != algorithm.key_bytes() {
             return Err(KeyError::length(algorithm, bytes));
         }
-        let prepared = Prepared::Vaes(Box::new(avx512::prepare(self, bytes)));
+        let prepared = Prepared::Vaes(Box::new(key_avx512::prepare(self, bytes)));
         Ok(Key { algorithm, prepared })
     }
 
