@@ -1,18 +1,11 @@
-#![allow(unsafe_code)]
 //! TSC cycles a packet of each engine: `cargo run --release -p stoa-crypto --example cycles`.
+#![allow(unsafe_code)]
 
 use std::arch::x86_64::_rdtsc;
 
 use stoa_crypto::{Algorithm, Lane, engines};
 
 fn main() {
-    if let Some(length) = std::env::args().nth(1) {
-        let engine = &engines()[0];
-        for _ in 0..400 {
-            once(engine.as_ref(), Algorithm::Aes128Gcm, length.parse().unwrap(), 1, true);
-        }
-        return;
-    }
     println!(
         "{:>10} {:>20} {:>6} {:>6} {:>8} {:>8}",
         "engine", "algorithm", "bytes", "keys", "seal", "open"

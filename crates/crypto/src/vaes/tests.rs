@@ -17,8 +17,7 @@ struct Given {
 }
 
 fn given() -> impl Strategy<Value = Given> {
-    let length =
-        prop_oneof![4 => 0_usize..130, 1 => 0_usize..2_000, 1 => Just(1_424), 1 => Just(9_000), 1 => 2_000_usize..20_000];
+    let length = prop_oneof![4 => 0_usize..130, 1 => 0_usize..2_000, 1 => Just(1_424), 1 => Just(9_000), 1 => 2_000_usize..20_000];
     let text = length.prop_flat_map(|length| prop::collection::vec(any::<u8>(), length));
     (any::<bool>(), any::<[u8; 32]>(), any::<[u8; 12]>(), any::<[u8; 16]>(), 0_u8..17, text)
         .prop_map(|(is_256, key, nonce, header, header_length, text)| Given {
