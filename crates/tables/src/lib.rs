@@ -1,5 +1,5 @@
 //! The lookup tables: longest-prefix match, exact match, packet classifier, flows, next hops, adjacencies,
-//! token buckets, counters, timers, flow hashes.
+//! token buckets, counters, timers, flow hashes, windows against replay.
 //!
 //! Tables do not depend on packets. Workers read them without locks while one writer changes them
 //! in place: every shared cell is an atomic word in an arena that is allocated once (zeroed, and
@@ -26,6 +26,7 @@ pub mod lpm;
 pub mod next_hop;
 mod pages;
 pub mod port_block;
+pub mod replay_window;
 pub mod shared_bucket;
 mod sync;
 pub mod tagged_counters;

@@ -1,0 +1,90 @@
+//! Preparation of keys.
+#![allow(unsafe_code)]
+
+use core::arch::x86_64::*;
+
+use super::Vaes;
+use super::blocks_avx512::round_key;
+use super::ghash_avx512::Product;
+use super::key::{GcmKey, POWERS, ROUND_KEYS};
+
+/// Prepares a key of 16 or 32 bytes.
+pub(super) fn prepare(_: &Vaes, bytes: &[u8]) -> GcmKey {
+    // SAFETY: there is a `Vaes` only where the processor has the features.
+    unsafe { prepare_here(bytes) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,aes,vaes,vpclmulqdq")]
+fn prepare_here(bytes: &[u8]) -> GcmKey {
+    let mut key =
+        GcmKey { powers: [[0; 16]; POWERS], round_keys: [[0; 16]; ROUND_KEYS], rounds: 10 };
+    expand(bytes, &mut key);
+    let rounds = usize::from(key.rounds);
+    let mut h = _mm_setzero_si128();
+    for round in 0..=rounds {
+        let round_key = _mm512_castsi512_si128(round_key(&key, round));
+        h = match round {
+            0 => _mm_xor_si128(h, round_key),
+            _ if round == rounds => _mm_aesenclast_si128(h, round_key),
+            _ => _mm_aesenc_si128(h, round_key),
+        };
+    }
+    let mut bytes = [0; 16];
+    // SAFETY: it has 16 bytes.
+    unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), h) };
+    // Times x: products of reflected polynomials are one bit short.
+    let h = u128::from_be_bytes(bytes);
+    let carry = 0_u128.wrapping_sub(h >> 127);
+    let h = (h << 1) ^ (carry & 0xc200_0000_0000_0000_0000_0000_0000_0001);
+    let one = from_u128(h);
+    let mut power = one;
+    for place in (0..POWERS).rev() {
+        // SAFETY: it has 16 bytes.
+        unsafe { _mm_storeu_si128(key.powers[place].as_mut_ptr().cast(), power) };
+        let mut product = Product::zero();
+        product.add(_mm512_zextsi128_si512(power), _mm512_zextsi128_si512(one));
+        power = _mm512_castsi512_si128(product.reduced());
+    }
+    key
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn from_u128(it: u128) -> __m128i {
+    _mm_set_epi64x(((it >> 64) as u64).cast_signed(), (it as u64).cast_signed())
+}
+
+/// The round keys (FIPS 197 section 5.2).
+#[target_feature(enable = "avx512f,avx512vl,aes")]
+fn expand(bytes: &[u8], key: &mut GcmKey) {
+    let words = bytes.len() / 4;
+    key.rounds = words as u8 + 6;
+    let mut all = [0_u32; 4 * ROUND_KEYS];
+    for (word, bytes) in all.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    let mut constant = 1_u32;
+    for at in words..4 * (usize::from(key.rounds) + 1) {
+        let mut word = all[at - 1];
+        if at % words == 0 {
+            word = substituted(word).rotate_right(8) ^ constant;
+            constant = (constant << 1) ^ ((constant >> 7) * 0x11b);
+        } else if words > 6 && at % words == 4 {
+            word = substituted(word);
+        }
+        all[at] = all[at - words] ^ word;
+    }
+    for (round_key, words) in key.round_keys.iter_mut().zip(all.as_chunks::<4>().0) {
+        for (bytes, word) in round_key.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+    }
+}
+
+/// The S-box of each byte of a word, without a table: what an attacker could measure.
+#[inline]
+#[target_feature(enable = "avx512f,aes")]
+fn substituted(word: u32) -> u32 {
+    let all = _mm_set1_epi32(word.cast_signed());
+    _mm_cvtsi128_si32(_mm_aeskeygenassist_si128::<0>(all)).cast_unsigned()
+}
