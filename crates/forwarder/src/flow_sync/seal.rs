@@ -22,7 +22,7 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 
 const MAGIC: &[u8; 8] = b"stoasync";
 /// Changes when hellos, frames or items change.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of a hello.
 pub const HELLO: usize = 48;
 /// Where the public key is.
