@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! 0  alive
-//! 1  names     1 or 0: whether the router that sends lacks flows that the other one has in standby; hashes of VRFs, zones
-//!              and profiles by their numbers: for records behind it
+//! 1  names     1 or 0: whether the router that sends lacks flows that the other one has in standby; hashes of VRFs,
+//!              zones and profiles by their numbers: for records behind it
 //! 2  complete  the bulk was sent
 //! 3  end       key
 //! 4  flow      key, 1 or 0: whether a key of the replies follows, and what it uses;

@@ -106,8 +106,8 @@ struct Thread {
     /// What numbers mean here, and at the partner.
     names: Box<Names>,
     theirs: Option<Box<Names>>,
-    /// Whether this router may lack flows that the partner has in standby: until a bulk of the partner was complete. And
-    /// whether the partner does, at this connection.
+    /// Whether this router may lack flows that the partner has in standby: until a bulk of the partner was complete.
+    /// And whether the partner does, at this connection.
     lacks_flows: bool,
     partner_lacks_flows: bool,
     listener: Option<TcpListener>,

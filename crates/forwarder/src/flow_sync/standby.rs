@@ -10,6 +10,7 @@ use super::message::{ITEM_MIN, Record};
 use super::seal::FRAME_MAX;
 use crate::flow::adoption::LeftOut;
 use crate::flow::flow_words::FlowWords;
+use crate::flow::tracker::standby_rule;
 
 /// Records that wait for a worker. Memory that was never used takes no room.
 pub const ROOM: usize = 16_384;
@@ -75,8 +76,8 @@ impl Intake {
         !self.ring.is_empty()
     }
 
-    /// Whether a worker that is idle looks for more soon: one that looked ten times a second would take no more than ten
-    /// times what there is room for.
+    /// Whether a worker that is idle looks for more soon: one that looked ten times a second would take no more than
+    /// ten times what there is room for.
     #[inline]
     pub fn expects_more(&mut self, now_ms: u32) -> bool {
         if self.ring.slots() >= MANY {
@@ -176,12 +177,15 @@ impl Standby {
         self.words[usize::from(flow.key().is_ip6())].load(flow.id())
     }
 
-    /// Whether nothing but records of the partner has changed a flow since the last of them. One that has just ended
-    /// is asked about as well: its fields are those of its end.
+    /// Whether nothing but records of the partner has changed a flow since the last of them: no packet of another
+    /// second, none that has given it another class, and no rule. One that has just ended is asked about as well: its
+    /// fields are those of its end.
     pub fn is_standby(&self, flow: &FlowEntry<'_>) -> bool {
         self.given(flow).is_some_and(|[start, seen, last]| {
             let class = (last >> CLASS_SHIFT) as u8;
-            [start, seen] == [!flow.start(), flow.seen()] && class == flow.class()
+            [start, seen] == [!flow.start(), flow.seen()]
+                && class == flow.class()
+                && flow.rule() == standby_rule(seen)
         })
     }
 
@@ -196,8 +200,8 @@ impl Standby {
         last == Some(connection & CONNECTION)
     }
 
-    /// A record gives a flow this. Called in front of these changes: whoever reads them in between takes the flow for
-    /// one of the partner, which it is.
+    /// A record gives a flow this. Whoever reads it before the changes themselves takes the flow for one of this
+    /// router, and looks again before that matters.
     pub fn note(&self, (is_ip4, id): (bool, u32), given: Given) {
         self.words[usize::from(!is_ip4)].store(id, given.words());
     }
@@ -233,5 +237,40 @@ impl Standby {
         let [created, refreshed, ignored, ended] = self.counts.each_ref().map(of);
         let refused = self.refused.each_ref().map(of);
         Sums { created, refreshed, ignored, ended, refused }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_tables::flow_hash::Flow;
+
+    use super::*;
+
+    fn work() -> Work {
+        let flow =
+            Flow { source: 1, destination: 2, source_port: 3, destination_port: 4, protocol: 5 };
+        Work::Known(FlowKey::ip4(flow, 0), 1)
+    }
+
+    #[test]
+    fn a_worker_looks_for_more_while_much_comes() {
+        let standby = Standby::default();
+        let mut intake = standby.intake(3);
+        assert!(!intake.expects_more(0));
+        assert!((1..MANY).all(|_| standby.hand(3, work(), 0)));
+        assert!(!intake.expects_more(1));
+        assert!(standby.hand(3, work(), 0) && intake.expects_more(2));
+        while intake.ring.pop().is_ok() {}
+        assert!(intake.expects_more(1 + MORE_MS));
+        assert!(!intake.expects_more(2 + MORE_MS) && !intake.expects_more(3));
+    }
+
+    #[test]
+    fn sweeps_leave_room_for_a_frame() {
+        let standby = Standby::default();
+        let _intake = standby.intake(3);
+        let count = (0..).take_while(|_| standby.hand(9, work(), LEAST)).count();
+        assert_eq!(count, ROOM - LEAST);
+        assert!(standby.hand(3, work(), 0));
     }
 }

@@ -1,5 +1,5 @@
-//! What flows of a partner ([`crate::flow_sync`]) leave to others: a part of mappings, of their hosts, of blocks of ports
-//! and of ports, as of the flow table. They must not keep this router from translating.
+//! What flows of a partner ([`crate::flow_sync`]) leave to others: a part of mappings, of their hosts, of blocks of
+//! ports and of ports, as of the flow table. They must not keep this router from translating.
 
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{FlowKey, FormerFlow, Tuple};

@@ -21,8 +21,8 @@ pub(super) struct FlowSync {
 
 impl Capability for FlowSync {
     const VERBS: Verbs = Verbs {
-        // Zones, VRFs and profiles have their numbers. The flows of the last forwarder are adopted next: there is room to
-        // say which of them are standby.
+        // Zones, VRFs and profiles have their numbers. The flows of the last forwarder are adopted next: then there is
+        // room to say which of them are standby.
         finish: ForwarderState::apply_flow_sync,
         done: ForwarderState::follow_flow_names,
         entries: |state, tally| {

@@ -61,8 +61,8 @@ impl Again {
         begins
     }
 
-    /// Whether to ask for a bulk now. `refused`: all refusals for causes that may pass; `is_complete`: the last bulk has
-    /// come.
+    /// Whether to ask for a bulk now. `refused`: all refusals for causes that may pass; `is_complete`: the last bulk
+    /// has come.
     fn asks(&mut self, now: Instant, refused: u64, is_complete: bool) -> bool {
         let since = |it: Option<Instant>| it.map(|it| now.saturating_duration_since(it));
         if self.refused != refused {

@@ -192,6 +192,20 @@ fn a_standby_flow_is_sent_when_it_has_packets() {
     assert_eq!(records(&table.sends(BEGIN + 91)), [(key(4), false)]);
 }
 
+/// Rules judge the first packet, also in the second of the record.
+#[test]
+fn a_packet_in_the_second_of_the_record_makes_it_a_flow_of_this_router() {
+    let mut table = Table::new(64);
+    let id = table.create(1, ESTABLISHED);
+    table.give(id, BEGIN + 1, NUMBER);
+    assert_eq!(table.sends(BEGIN + 1), []);
+    let admission = Admission { epoch: 2, rule: 1, profile: 0, is_confirmed: true, received: 0 };
+    table.tracker.of(true).judge(id, admission, Now { tick: BEGIN + 1, ms: 0 });
+    assert_eq!(records(&table.sends(BEGIN + 1)), [(key(1), false)]);
+    table.give(id, BEGIN + 2, NUMBER);
+    assert_eq!(table.sends(BEGIN + 2), []);
+}
+
 #[test]
 fn packets_and_the_end_between_two_walks_are_known() {
     let mut table = Table::new(64);

@@ -81,9 +81,12 @@ fn many_flows_reach_a_partner() {
             partner.send(|items| {
                 for number in numbers.by_ref().take(400) {
                     let host = Ipv4Addr::from_bits(0x0a00_0000 + number / 1_000);
-                    let mut record = udp(number as u16 % 1_000);
-                    record.flow.key =
-                        key4((host, 1_000 + number as u16 % 1_000), (host4(2), 53), protocol::UDP);
+                    let mut record = udp((number % 1_000) as u16);
+                    record.flow.key = key4(
+                        (host, 1_000 + (number % 1_000) as u16),
+                        (host4(2), 53),
+                        protocol::UDP,
+                    );
                     put_flow(&record, 0, items);
                 }
             });
