@@ -2,7 +2,7 @@
 #![no_main]
 
 use stoa_forwarder::flow_sync::message::{
-    Item, put_alive, put_complete, put_end, put_flow, put_names, read,
+    Item, put_again, put_alive, put_complete, put_end, put_flow, put_known, put_names, read,
 };
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -13,10 +13,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for item in &items {
         match item {
             Item::Alive => put_alive(&mut written),
-            Item::Names(process, names) => put_names(*process, names, &mut written),
+            Item::Names(lacks_flows, names) => put_names(*lacks_flows, names, &mut written),
             Item::Complete => put_complete(&mut written),
             Item::End(key) => put_end(key, &mut written),
             Item::Flow(record) => put_flow(record, NOW, &mut written),
+            Item::Known(key) => put_known(key, &mut written),
+            Item::Again => put_again(&mut written),
         }
     }
     assert!(!is_whole || written == bytes);

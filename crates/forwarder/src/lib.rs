@@ -27,6 +27,7 @@ pub mod ip;
 pub mod ipfix;
 pub mod kernel;
 pub mod login;
+mod mailbox;
 pub mod nat;
 pub mod nat64;
 pub mod neighbor;

@@ -117,13 +117,13 @@ impl<F: Family> Node for AclNode<F> {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
-        if self.maintain(cx) {
-            cx.wake_at(cx.now);
+        if let Some(next) = self.maintain(cx) {
+            cx.wake_at(next);
         }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Option<u64> {
-        self.maintain(cx).then_some(cx.now)
+        self.maintain(cx)
     }
 }
 

@@ -36,6 +36,11 @@ pub struct Now {
     pub ms: u32,
 }
 
+/// Ticks from one to another; the clock of a worker may be ahead.
+pub(crate) fn ticks(from: u32, to: u32) -> u32 {
+    to.wrapping_sub(from).cast_signed().max(0).cast_unsigned()
+}
+
 /// One table: a family.
 struct Family {
     /// Locked by threads that start and by the control thread, never for a packet.

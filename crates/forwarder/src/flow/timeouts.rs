@@ -47,6 +47,11 @@ impl Class {
         Self::OtherReplied,
     ];
 
+    /// Whether a connection in this state may go on: in others, it is not yet open, or nearly over.
+    pub const fn is_lasting(self) -> bool {
+        !matches!(self, Self::TcpOpening | Self::TcpClosing | Self::TcpTimeWait | Self::TcpReset)
+    }
+
     /// Its name for operators.
     pub const fn name(self) -> &'static str {
         match self {

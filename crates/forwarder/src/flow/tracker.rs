@@ -45,7 +45,7 @@ pub use pieces::Later;
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
 pub use spliced::SPLICED;
-pub use standby::SENT_FLAGS;
+pub use standby::{SENT_FLAGS, standby_rule};
 pub use steady::{SEGMENT, Steady, SteadyFlows};
 pub use translated::{Translation, Uses};
 pub use verdict::{Admission, SUSPENDED};
@@ -283,6 +283,8 @@ impl Side {
         flow.count(direction, 1, packet.place.length().into());
         if is_fresh && is_settled {
             flow.refresh(now.tick);
+        } else if is_fresh && is_admitted {
+            self.keep_by_reply(id, (now, epoch));
         }
         if let Some(next) = next.filter(|next| answer::changes(*next, (class, flags), direction)) {
             self.set_class(id, (class, next), now);

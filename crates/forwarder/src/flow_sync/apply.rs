@@ -1,70 +1,86 @@
 //! What a worker does with records of the partner, between packets.
 
-use stoa_tables::flow_table::FormerFlow;
+use stoa_tables::flow_table::{FormerFlow, Past};
 use stoa_wire::protocol;
 
 use super::message::Record;
-use super::standby::{Outcome, Work};
+use super::standby::{Given, Outcome, Work};
 use crate::acl::Policy;
 use crate::flow::adoption::{LeftOut, create};
 use crate::flow::flows::{Flows, Now};
 use crate::flow::tcp::Tcp;
 use crate::flow::tracker::{FlowTracker, Side};
-use crate::nat::{Nat, NatWorker};
+use crate::nat::{Leaves, Nat, NatWorker};
 
 /// Records of a turn: some tens of microseconds, in which packets wait.
 const TURN: usize = 32;
 
 /// Does some of what waits for a worker; whether more is left. `policy`: the rules in force; `None`: flows are not
-/// followed.
-pub fn apply(
-    (flows, nat, policy): (&Flows, &Nat, Option<Policy>),
+/// followed. `leaves`: whether a route leads between VRFs.
+pub(crate) fn apply(
+    (flows, nat, policy, leaves): (&Flows, &Nat, Option<Policy>, &Leaves<'_>),
     (tracker, worker): (&mut FlowTracker, &mut NatWorker),
     now: Now,
 ) -> bool {
     [true, false].iter().for_each(|it| tracker.of(*it).begin());
     for _ in 0..TURN {
-        let Ok(work) = tracker.intake().0.pop() else { return false };
+        let Ok(work) = tracker.intake().ring.pop() else { return false };
         let outcome = match work {
-            Work::End(key) => tracker.of(!key.is_ip6()).end_standby(&key),
-            Work::Flow(record) => match policy {
+            Work::End(key, counts) => {
+                let outcome = tracker.of(!key.is_ip6()).end_standby(&key);
+                Some(outcome).filter(|it| counts || *it != Outcome::Ignored)
+            }
+            Work::Flow(record, connection) => Some(match policy {
                 // IPv6 flows are those of rules alone.
                 Some(it) if it.is_stateful || !record.flow.key.is_ip6() => {
                     let side = tracker.of(!record.flow.key.is_ip6());
-                    let epoch = it.epoch.wrapping_sub(1);
-                    one((flows, nat, epoch), (side, worker), &record, now)
+                    let of_all = (flows, nat, leaves, it.epoch.wrapping_sub(1));
+                    one(of_all, (side, worker), (&record, connection), now)
                 }
                 _ => Outcome::Refused(LeftOut::Translation),
-            },
+            }),
+            Work::Known(key, connection) => {
+                tracker.of(!key.is_ip6()).know_standby(&key, connection);
+                None
+            }
+            Work::Sweep(key, connection) => {
+                tracker.of(!key.is_ip6()).sweep_standby(&key, connection)
+            }
         };
-        flows.standby().count(outcome);
+        if let Some(outcome) = outcome {
+            flows.standby().count(outcome);
+        }
     }
     tracker.intake().has_work()
 }
 
 /// Has a flow of the partner.
 fn one(
-    (flows, nat, epoch): (&Flows, &Nat, u16),
+    (flows, nat, leaves, epoch): (&Flows, &Nat, &Leaves<'_>, u16),
     (side, worker): (&mut Side, &mut NatWorker),
-    record: &Record,
+    (record, connection): (&Record, u32),
     now: Now,
 ) -> Outcome {
     let flow = relaxed(&record.flow);
     if let Some(found) = side.find(&flow.key) {
-        return side.refresh_standby(found, &Record { flow, ..*record }, now);
+        let record = Record { flow, ..*record };
+        return side.refresh_standby(found, (&record, connection), (now, epoch));
     }
     if !side.has_standby_room(flow.reply_key.is_some()) {
         return Outcome::Refused(LeftOut::Room);
     }
-    if let Some(reply) = &flow.reply_key
-        && !nat.can_have_made(&flow, reply)
-    {
-        return Outcome::Refused(LeftOut::Translation);
+    if let Some(reply) = &flow.reply_key {
+        if !nat.can_have_made(&flow, reply, leaves) {
+            return Outcome::Refused(LeftOut::Translation);
+        }
+        if !worker.has_standby_room((flows, nat), (&flow, reply)) {
+            return Outcome::Refused(LeftOut::Room);
+        }
     }
     match create((flows, nat, epoch), (side, worker), &flow, now) {
         Ok(id) => {
-            let is_ip4 = !flow.key.is_ip6();
-            flows.standby().note((is_ip4, id), (flow.past.start, flow.past.seen));
+            let (Past { start, seen, .. }, class) = (flow.past, flow.class);
+            side.set_standby(id, Given { start, seen, class, connection }, epoch);
             Outcome::Created
         }
         Err(why) => Outcome::Refused(why),

@@ -11,11 +11,13 @@ use super::message::{self, Item, Malformed};
 use crate::ipfix::socket;
 
 /// What both ends speak.
-const PROTOCOL: Protocol = Protocol { name: *b"stoasync", version: 1 };
+const PROTOCOL: Protocol = Protocol { name: *b"stoasync", version: 2 };
 /// Bytes that wait for the partner. While there are more, the walk over the tables does not go on.
 pub const QUEUE: usize = 1 << 20;
-/// Bytes that are read at a time.
-const READ: usize = 64 << 10;
+/// Bytes that are read at a time, and how often in one call: a partner that sends without end waits for the rest of
+/// what its thread does.
+pub(super) const READ: usize = 64 << 10;
+pub(super) const READS: usize = 16;
 /// How long an end may take for its hello.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long an end may send nothing, or take nothing.
@@ -138,15 +140,14 @@ impl Connection {
         if matches!(self.phase, Phase::Connecting) {
             return if now - self.begun > HANDSHAKE { Err(End::Silent) } else { Ok(()) };
         }
-        let mut is_waiting = false;
-        loop {
+        for _ in 0..READS {
             self.open_frames((now, tick), &mut can_take, &mut each)?;
             if !can_take() {
                 // The partner is not silent: nobody listens.
                 self.received = now;
-                is_waiting = true;
+                break;
             }
-            if is_waiting || !self.read(now)? {
+            if !self.read(now)? {
                 break;
             }
         }

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! 0  alive
-//! 1  names     the process that sends (8); hashes of VRFs, zones and profiles by their numbers: for records behind it
+//! 1  names     1 or 0: whether the router that sends lacks flows that the other one has in standby; hashes of VRFs,
+//!              zones and profiles by their numbers: for records behind it
 //! 2  complete  the bulk was sent
 //! 3  end       key
 //! 4  flow      key, 1 or 0: whether a key of the replies follows, and what it uses;
 //!              class, flags, zone, owner, standby (1 each), seconds since the first and the last packet (4 each),
 //!              state of TCP (24), or of other protocols (4)
+//! 5  known     key of a flow that is not sent in the bulk, but is there
+//! 6  again     another bulk is asked for
 //!
 //! key          4 or 6, protocol, VRF (2), ports (2 each), addresses (4 or 16 each)
 //! uses         number of the policy or mapping (4), bits (1)
@@ -21,6 +24,7 @@ use stoa_tables::flow_table::{FlowKey, FormerFlow, Past, TCP_WORDS, Tuple};
 use stoa_wire::protocol;
 
 use crate::flow::adoption::head::Names;
+use crate::flow::flows::ticks;
 use crate::flow::tracker::Uses;
 
 const ALIVE: u8 = 0;
@@ -28,6 +32,8 @@ const NAMES: u8 = 1;
 const COMPLETE: u8 = 2;
 const END: u8 = 3;
 const FLOW: u8 = 4;
+const KNOWN: u8 = 5;
+const AGAIN: u8 = 6;
 /// Bits of what a flow uses.
 const MAPPING: u8 = 1;
 const BLOCK: u8 = 2;
@@ -40,14 +46,18 @@ const SECONDS_MAX: u32 = 1 << 30;
 pub enum Item {
     /// It is there.
     Alive,
-    /// Which process sends, and what its numbers mean.
-    Names(u64, Box<Names>),
+    /// Whether it lacks flows that this router has in standby, and what its numbers mean.
+    Names(bool, Box<Names>),
     /// The bulk was sent.
     Complete,
     /// A flow has ended.
     End(FlowKey),
     /// A flow.
     Flow(Record),
+    /// It has a flow that its bulk does not send.
+    Known(FlowKey),
+    /// It asks for another bulk.
+    Again,
 }
 
 /// A flow at a moment, with times in ticks of this process.
@@ -77,10 +87,14 @@ pub fn put_complete(to: &mut Vec<u8>) {
     to.push(COMPLETE);
 }
 
-/// Appends which process sends, by a random number, and what its numbers mean.
-pub fn put_names(process: u64, names: &Names, to: &mut Vec<u8>) {
-    to.push(NAMES);
-    to.extend_from_slice(&process.to_be_bytes());
+/// Appends that another bulk is asked for.
+pub fn put_again(to: &mut Vec<u8>) {
+    to.push(AGAIN);
+}
+
+/// Appends what numbers mean here, and whether this router lacks flows that the other one has in standby.
+pub fn put_names(lacks_flows: bool, names: &Names, to: &mut Vec<u8>) {
+    to.extend_from_slice(&[NAMES, lacks_flows.into()]);
     names.words().for_each(|word| to.extend_from_slice(&word.to_be_bytes()));
 }
 
@@ -90,7 +104,24 @@ pub fn put_end(key: &FlowKey, to: &mut Vec<u8>) {
     put_key(key, to);
 }
 
-fn put_key(key: &FlowKey, to: &mut Vec<u8>) {
+/// Appends that there is a flow which the bulk does not send.
+pub fn put_known(key: &FlowKey, to: &mut Vec<u8>) {
+    to.push(KNOWN);
+    put_key(key, to);
+}
+
+/// Bytes of a key.
+pub(super) const fn key_bytes(is_ip4: bool) -> usize {
+    if is_ip4 { 16 } else { 40 }
+}
+
+/// The key that [`put_key`] has written; `None`: it has written nothing.
+pub(super) fn key_of(bytes: &[u8]) -> Option<FlowKey> {
+    Bytes(bytes).key().ok()
+}
+
+/// Appends a key.
+pub(super) fn put_key(key: &FlowKey, to: &mut Vec<u8>) {
     let mut head = |family: u8, protocol: u8, ports: [u16; 2]| {
         to.extend_from_slice(&[family, protocol]);
         [key.vrf, ports[0], ports[1]].iter().for_each(|it| to.extend_from_slice(&it.to_be_bytes()));
@@ -128,10 +159,8 @@ pub fn put_flow(record: &Record, now: u32, to: &mut Vec<u8>) {
     }
     let zone = (flow.zone_pair >> 8) as u8;
     to.extend_from_slice(&[flow.class, flow.flags, zone, flow.owner, (*is_standby).into()]);
-    // The clock of a worker may be ahead.
-    let ago = |tick: u32| now.wrapping_sub(tick).cast_signed().max(0).cast_unsigned();
-    let seen = ago(flow.past.seen).min(SECONDS_MAX - 1);
-    let start = ago(flow.past.start).clamp(seen, SECONDS_MAX - 1);
+    let seen = ticks(flow.past.seen, now).min(SECONDS_MAX - 1);
+    let start = ticks(flow.past.start, now).clamp(seen, SECONDS_MAX - 1);
     [start, seen].iter().for_each(|it| to.extend_from_slice(&it.to_be_bytes()));
     let words = state_words(&flow.key);
     flow.tcp.iter().take(words).for_each(|it| to.extend_from_slice(&it.to_be_bytes()));
@@ -235,16 +264,18 @@ impl Bytes<'_> {
         Ok(match self.byte()? {
             ALIVE => Item::Alive,
             NAMES => {
-                let process = self.take().map(u64::from_be_bytes)?;
+                let lacks_flows = self.flag()?;
                 let mut names = Box::<Names>::default();
                 for word in names.words_mut() {
                     *word = self.take().map(u64::from_be_bytes)?;
                 }
-                Item::Names(process, names)
+                Item::Names(lacks_flows, names)
             }
             COMPLETE => Item::Complete,
             END => Item::End(self.key()?),
             FLOW => Item::Flow(self.flow(now)?),
+            KNOWN => Item::Known(self.key()?),
+            AGAIN => Item::Again,
             _ => return Err(Malformed),
         })
     }
@@ -263,130 +294,4 @@ pub fn read(items: &[u8], now: u32, mut each: impl FnMut(Item)) -> Result<(), Ma
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn key(is_ip6: bool) -> impl Strategy<Value = FlowKey> {
-        any::<([u128; 2], u16, u16, u8, u16)>().prop_map(move |(ends, from, to, kind, vrf)| {
-            let protocol = if kind < 128 { protocol::TCP } else { kind };
-            let [source, destination] = ends;
-            let (source_port, destination_port) = (from, to);
-            let six = Flow { source, destination, source_port, destination_port, protocol };
-            let [source, destination] = ends.map(|it| it as u32);
-            let four = Flow { source, destination, source_port, destination_port, protocol };
-            if is_ip6 { FlowKey::ip6(six, vrf) } else { FlowKey::ip4(four, vrf) }
-        })
-    }
-
-    fn record(now: u32) -> impl Strategy<Value = Record> {
-        let keys = prop_oneof![
-            (key(true), Just(None)),
-            (key(false), Just(None)),
-            (key(false), key(false).prop_map(Some))
-        ];
-        let rest = any::<([u8; 4], bool, [u32; TCP_WORDS], [u32; 2], [bool; 2], u32)>();
-        (keys, rest).prop_map(move |((key, reply_key), rest)| {
-            let ([class, flags, zone, owner], is_standby, mut tcp, ago, is, number) = rest;
-            tcp[state_words(&key)..].fill(0);
-            let seen = ago[0] % (SECONDS_MAX / 2);
-            let start = seen + ago[1] % (SECONDS_MAX / 2);
-            let past = Past {
-                start: now.wrapping_sub(start),
-                seen: now.wrapping_sub(seen),
-                ..Past::default()
-            };
-            let id = |is: bool| is.then_some(0);
-            let uses = Uses { number, mapping: id(is[0]), block: id(!is[0]), is_inbound: is[1] };
-            let spare = if reply_key.is_some() { uses.words() } else { [0; 2] };
-            let zone_pair = u16::from(zone) << 8;
-            let flow =
-                FormerFlow { key, reply_key, class, flags, owner, zone_pair, tcp, past, spare };
-            Record { flow, is_standby }
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_is_read(
-            now: u32, record in record(9), end in key(true), words in any::<[u64; 3]>(),
-        ) {
-            // Its times are those of another clock.
-            let mut moved = record;
-            let by = now.wrapping_sub(9);
-            moved.flow.past.start = record.flow.past.start.wrapping_add(by);
-            moved.flow.past.seen = record.flow.past.seen.wrapping_add(by);
-            let mut names = Box::<Names>::default();
-            names.words_mut().zip(words).for_each(|(to, word)| *to = word);
-            let mut bytes = Vec::new();
-            put_names(u64::from(now), &names, &mut bytes);
-            put_flow(&record, 9, &mut bytes);
-            put_alive(&mut bytes);
-            put_end(&end, &mut bytes);
-            put_complete(&mut bytes);
-            let mut items = Vec::new();
-            prop_assert_eq!(read(&bytes, now, |it| items.push(it)), Ok(()));
-            let expected =
-                [Item::Names(now.into(), names), Item::Flow(moved), Item::Alive, Item::End(end), Item::Complete];
-            prop_assert_eq!(&items[..], &expected[..]);
-            // Half an item is none.
-            let mut one = Vec::new();
-            put_flow(&record, 9, &mut one);
-            for length in 1..one.len() {
-                prop_assert_eq!(read(&one[..length], now, |_| {}), Err(Malformed));
-            }
-        }
-
-        #[test]
-        fn anything_is_read_without_harm(
-            mut bytes in prop::collection::vec(any::<u8>(), 0..100), record in record(9),
-            changed: prop::sample::Index, value: u8,
-        ) {
-            let _ = read(&bytes, 1, |_| {});
-            // What is read is what was written, with whatever byte.
-            bytes.clear();
-            put_flow(&record, 9, &mut bytes);
-            let at = changed.index(bytes.len());
-            bytes[at] = value;
-            let mut first = None;
-            let _ = read(&bytes, 9, |item| first = first.take().or(Some(item)));
-            if let Some(Item::Flow(it)) = first {
-                let mut again = Vec::new();
-                put_flow(&it, 9, &mut again);
-                prop_assert_eq!(bytes.get(..again.len()), Some(&again[..]));
-            }
-        }
-    }
-
-    #[test]
-    fn records_have_the_sizes_of_the_page() {
-        let flow = |is_ip6: bool| {
-            let protocol = protocol::TCP;
-            let (source_port, destination_port) = (1, 2);
-            let six = Flow { source: 1, destination: 2, source_port, destination_port, protocol };
-            let four = Flow { source: 1, destination: 2, source_port, destination_port, protocol };
-            if is_ip6 { FlowKey::ip6(six, 0) } else { FlowKey::ip4(four, 0) }
-        };
-        let size = |key: FlowKey, reply_key: Option<FlowKey>| {
-            let flow = FormerFlow {
-                key,
-                reply_key,
-                class: 0,
-                flags: 0,
-                owner: 0,
-                zone_pair: 0,
-                tcp: [0; _],
-                past: Past::default(),
-                spare: [0; 2],
-            };
-            let mut bytes = Vec::new();
-            put_flow(&Record { flow, is_standby: false }, 0, &mut bytes);
-            bytes.len()
-        };
-        let reply = FlowKey { vrf: 1, ..flow(false) };
-        let sizes =
-            [size(flow(false), None), size(flow(false), Some(reply)), size(flow(true), None)];
-        assert_eq!(sizes, [55, 76, 79]);
-    }
-}
+mod tests;

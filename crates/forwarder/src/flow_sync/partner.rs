@@ -1,64 +1,49 @@
 //! The thread that keeps the partner up to date, and has workers keep what the partner sends.
 
+mod again;
+mod meet;
 mod receive;
+mod send;
 
-use std::cell::Cell;
 use std::io;
 use std::net::TcpListener;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 use stoa_engine::clock;
-use stoa_seal::FRAME_MAX;
 use stoa_tables::flow_table::Kind;
 
 use super::connection::{Connection, End};
-use super::message::{ITEM_MIN, put_complete, put_names};
+use super::message::put_names;
 use super::settings::Settings;
-use super::socket;
-use super::walk::{Moment, Walk};
+use super::standby::LEAST;
+use super::walk::Walk;
 use crate::flow::adoption::head::Names;
-use crate::flow::flows::{Flows, random};
+use crate::flow::flows::Flows;
+use crate::mailbox::Mailbox;
+use again::Again;
 
 /// How often it reads tables and sockets.
 const STEP: Duration = Duration::from_millis(10);
-/// How often it tries to reach a partner.
-const RETRY: Duration = Duration::from_secs(1);
-/// Bytes of items after which a frame is sealed.
-const BATCH: usize = 16 << 10;
-/// Turns of the bulk in a step.
-const BULK_TURNS: usize = 8;
-/// Room that each ring must have for the items of a frame.
-const LEAST: usize = FRAME_MAX / ITEM_MIN;
 
 /// What it does, as the contract has it.
 pub type Snapshot = v1::FlowSyncState;
 
 /// What the control thread and this one share.
 #[derive(Default)]
-struct Mailbox {
-    contents: Mutex<Contents>,
-    wakeup: Condvar,
-}
-
-#[derive(Default)]
 struct Contents {
     settings: Option<Settings>,
     names: Option<Box<Names>>,
+    /// A configuration is in force: what was refused before may have its policy now.
+    is_changed: bool,
     is_ended: bool,
     snapshot: Snapshot,
 }
 
-impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The thread, for the control thread. It ends when this is dropped.
 pub struct Partner {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Contents>>,
     settings: Settings,
 }
 
@@ -87,12 +72,17 @@ impl Partner {
     pub fn follow(&mut self, settings: &Settings) {
         self.settings = settings.clone();
         self.mailbox.lock().settings = Some(settings.clone());
-        self.mailbox.wakeup.notify_one();
+        self.mailbox.wake();
     }
 
     /// Numbers mean something else from now on.
     pub fn rename(&self, names: Names) {
         self.mailbox.lock().names = Some(Box::new(names));
+    }
+
+    /// A configuration has come into force.
+    pub fn note_change(&self) {
+        self.mailbox.lock().is_changed = true;
     }
 
     /// What it has done.
@@ -104,27 +94,29 @@ impl Partner {
 impl Drop for Partner {
     fn drop(&mut self) {
         self.mailbox.lock().is_ended = true;
-        self.mailbox.wakeup.notify_one();
+        self.mailbox.wake();
     }
 }
 
 /// The thread.
 struct Thread {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Contents>>,
     flows: Arc<Flows>,
     settings: Settings,
     /// What numbers mean here, and at the partner.
     names: Box<Names>,
     theirs: Option<Box<Names>>,
-    /// Which process this is, and which one the partner was last; whether that is another one than it was before this
-    /// connection.
-    process: u64,
-    their_process: Option<u64>,
-    has_restarted: bool,
+    /// Whether this router may lack flows that the partner has in standby: until a bulk of the partner was complete.
+    /// And whether the partner does, at this connection.
+    lacks_flows: bool,
+    partner_lacks_flows: bool,
     listener: Option<TcpListener>,
-    /// A connection whose other end has proven nothing yet.
-    pending: Option<Connection>,
+    /// Connections whose other ends have proven nothing yet.
+    pending: Vec<Connection>,
     connection: Option<Connection>,
+    /// The number of the connection.
+    number: u32,
+    again: Again,
     tried: Option<Instant>,
     walks: [Walk; 3],
     /// Which walk of the bulk comes next; past the end: the bulk was sent.
@@ -135,19 +127,24 @@ struct Thread {
 }
 
 impl Thread {
-    fn new(flows: &Arc<Flows>, settings: &Settings, with: (&Arc<Mailbox>, Names)) -> Self {
+    fn new(
+        flows: &Arc<Flows>,
+        settings: &Settings,
+        with: (&Arc<Mailbox<Contents>>, Names),
+    ) -> Self {
         Self {
             mailbox: with.0.clone(),
             flows: flows.clone(),
             settings: settings.clone(),
             names: Box::new(with.1),
             theirs: None,
-            process: random::<1>()[0],
-            their_process: None,
-            has_restarted: false,
+            lacks_flows: true,
+            partner_lacks_flows: false,
             listener: None,
-            pending: None,
+            pending: Vec::new(),
             connection: None,
+            number: 0,
+            again: Again::default(),
             tried: None,
             walks: [Kind::Ip4, Kind::TranslatedIp4, Kind::Ip6].map(Walk::new),
             bulk: 0,
@@ -163,8 +160,7 @@ impl Thread {
             if contents.is_ended {
                 return;
             }
-            let waited = self.mailbox.wakeup.wait_timeout(contents, STEP);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            drop(self.mailbox.wait(contents, STEP));
         }
     }
 
@@ -174,7 +170,7 @@ impl Thread {
         if let Err(end) = self.meet(now) {
             self.note_end(&end);
         }
-        self.prove(now);
+        self.prove_all(now);
         if let Some(mut connection) = self.connection.take() {
             match self.serve(&mut connection, now) {
                 Ok(()) => self.connection = Some(connection),
@@ -188,79 +184,31 @@ impl Thread {
     fn receive(&mut self) {
         let mut contents = self.mailbox.lock();
         let (settings, names) = (contents.settings.take(), contents.names.take());
+        let is_changed = std::mem::take(&mut contents.is_changed);
         drop(contents);
+        if is_changed {
+            self.again.note_change();
+        }
         if let Some(names) = names {
             self.names = names;
             self.send_names();
         }
         if let Some(settings) = settings {
-            (self.listener, self.pending, self.connection) = (None, None, None);
+            (self.listener, self.connection) = (None, None);
+            self.pending.clear();
             (self.settings, self.tried) = (settings, None);
+            // What it counts begins with the settings.
+            self.state = Snapshot::default();
         }
     }
 
     fn send_names(&mut self) {
         let mut items = Vec::new();
-        put_names(self.process, &self.names, &mut items);
+        put_names(self.lacks_flows, &self.names, &mut items);
         let sent = self.connection.as_mut().map(|it| it.send(&items));
         if let Some(Err(end)) = sent {
             self.connection = None;
             self.note_end(&end);
-        }
-    }
-
-    /// Begins a connection, or accepts one.
-    fn meet(&mut self, now: Instant) -> Result<(), End> {
-        let Settings { local, partner, .. } = self.settings;
-        let is_due = self.tried.is_none_or(|it| now - it >= RETRY);
-        if !self.settings.listens() {
-            if self.connection.is_none() && self.pending.is_none() && is_due {
-                self.tried = Some(now);
-                let stream = socket::begin(local, partner)?;
-                self.pending = Some(Connection::new(stream, true, &self.settings.secret, now));
-            }
-            return Ok(());
-        }
-        if self.listener.is_none() && is_due {
-            self.tried = Some(now);
-            self.listener = Some(socket::accept_at(local)?);
-        }
-        let Some(listener) = &self.listener else { return Ok(()) };
-        match listener.accept() {
-            Ok((stream, from)) if from.ip() == partner.ip() => {
-                stream.set_nonblocking(true)?;
-                // The partner has begun anew: what it began before is over.
-                self.pending = Some(Connection::new(stream, false, &self.settings.secret, now));
-            }
-            Ok((_, from)) => {
-                self.state.refused_connections += 1;
-                tracing::debug!("flow sync: {from} is not the partner");
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-
-    /// Lets the other end of a new connection prove that it knows the secret. Then that takes the place of the former
-    /// one.
-    fn prove(&mut self, now: Instant) {
-        let Some(mut pending) = self.pending.take() else { return };
-        let is_proven = Cell::new(false);
-        let tick = self.tick();
-        let served = pending.service((now, tick), || !is_proven.get(), |_| is_proven.set(true));
-        match served {
-            Err(end) => self.note_end(&end),
-            Ok(()) if !pending.is_proven() => self.pending = Some(pending),
-            Ok(()) => {
-                tracing::info!("flow sync: connected to the partner {}", self.settings.partner);
-                self.connection = Some(pending);
-                (self.theirs, self.bulk, self.has_restarted) = (None, 0, false);
-                self.walks.iter_mut().for_each(Walk::restart);
-                self.state.connections += 1;
-                (self.state.error, self.state.is_bulk_received) = (String::new(), false);
-                self.send_names();
-            }
         }
     }
 
@@ -273,49 +221,8 @@ impl Thread {
         let (flows, tick) = (self.flows.clone(), self.tick());
         let has_room = || flows.standby().rings().iter().all(|(_, ring)| ring.slots() >= LEAST);
         connection.service((now, tick), has_room, |item| self.take(item))?;
-        self.walk(connection, tick)
-    }
-
-    /// Sends what the partner does not know, as far as there is room.
-    fn walk(&mut self, connection: &mut Connection, tick: u32) -> Result<(), End> {
-        if self.theirs.is_none() {
-            return Ok(());
-        }
-        let timeouts = self.flows.profiles().timeouts();
-        let mut moment = Moment {
-            now: tick,
-            age_s: self.settings.age_s,
-            is_bulk: true,
-            has_standby: self.has_restarted,
-            timeouts: &timeouts,
-        };
-        let (mut items, mut failed) = (Vec::with_capacity(2 * BATCH), None);
-        for _ in 0..BULK_TURNS {
-            let Some(walk) = self.walks.get_mut(self.bulk) else { break };
-            let turn = walk.turn(&self.flows, moment, room(connection, &mut failed), &mut items);
-            turn.add_to(&mut self.state);
-            if turn.is_done {
-                self.bulk += 1;
-                if self.bulk == self.walks.len() {
-                    put_complete(&mut items);
-                }
-            }
-        }
-        if self.bulk >= self.walks.len() {
-            moment.is_bulk = false;
-            for walk in &mut self.walks {
-                let turn =
-                    walk.turn(&self.flows, moment, room(connection, &mut failed), &mut items);
-                turn.add_to(&mut self.state);
-            }
-        }
-        if !items.is_empty() {
-            connection.send(&items)?;
-        }
-        let is_full = !connection.has_room();
-        self.state.queue_full += u64::from(is_full && !self.was_full);
-        self.was_full = is_full;
-        failed.map_or(Ok(()), Err)
+        self.ask_again(connection, now)?;
+        self.walk(connection, (now, tick))
     }
 
     /// A connection is over, or there was none.
@@ -324,7 +231,8 @@ impl Thread {
             self.state.refused_connections += 1;
         }
         let error = end.to_string();
-        if self.state.error != error {
+        // A connection that proves nothing says nothing about the one that has.
+        if self.connection.is_none() && self.state.error != error {
             tracing::warn!("flow sync with the partner {}: {error}", self.settings.partner);
             self.state.error = error;
         }
@@ -345,21 +253,5 @@ impl Thread {
         state.queued_bytes = self.connection.as_ref().map_or(0, |it| it.queued() as u64);
         sums.add_to(state);
         self.mailbox.lock().snapshot = state.clone();
-    }
-}
-
-/// Whether there is room for one more item. Seals the items as a frame when they are many.
-fn room<'a>(
-    connection: &'a mut Connection,
-    failed: &'a mut Option<End>,
-) -> impl FnMut(&mut Vec<u8>) -> bool + 'a {
-    |items| {
-        if items.len() >= BATCH {
-            if let Err(end) = connection.send(items) {
-                *failed = Some(end);
-            }
-            items.clear();
-        }
-        failed.is_none() && connection.has_room()
     }
 }

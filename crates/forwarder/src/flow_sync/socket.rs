@@ -4,35 +4,19 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, listen, setsockopt,
-    socket, sockopt,
-};
+use nix::sys::socket::{Backlog, SockaddrStorage, bind, listen, setsockopt, sockopt};
+
+use crate::ipfix::socket;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4;
-
-fn new(of: &SocketAddr) -> io::Result<std::os::fd::OwnedFd> {
-    let family = match of {
-        SocketAddr::V4(_) => AddressFamily::Inet,
-        SocketAddr::V6(_) => AddressFamily::Inet6,
-    };
-    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    Ok(socket(family, SockType::Stream, flags, None)?)
-}
 
 /// Begins a connection from an address of this machine.
 ///
 /// # Errors
 /// There is no route, or no such address.
 pub(super) fn begin(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    let descriptor = new(&to)?;
-    bind(descriptor.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from.ip(), 0)))?;
-    match connect(descriptor.as_raw_fd(), &SockaddrStorage::from(to)) {
-        Ok(()) | Err(Errno::EINPROGRESS) => Ok(TcpStream::from(descriptor)),
-        Err(error) => Err(error.into()),
-    }
+    socket::begin(socket::stream(&to)?, Some(SocketAddr::new(from.ip(), 0)), to)
 }
 
 /// Accepts connections to an address of this machine.
@@ -40,7 +24,7 @@ pub(super) fn begin(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
 /// # Errors
 /// There is no such address, or another program has the port.
 pub(super) fn accept_at(local: SocketAddr) -> io::Result<TcpListener> {
-    let descriptor = new(&local)?;
+    let descriptor = socket::stream(&local)?;
     // A connection of a process that was killed may still be closing.
     setsockopt(&descriptor, sockopt::ReuseAddr, &true)?;
     bind(descriptor.as_raw_fd(), &SockaddrStorage::from(local))?;

@@ -1,35 +1,90 @@
 //! Standby flows: those that only records of the partner have changed; and what leads from its connection to workers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use stoa_api::v1;
+use stoa_seal::FRAME_MAX;
 use stoa_tables::flow_table::{FlowEntry, FlowKey};
 
-use super::message::Record;
+use super::message::{ITEM_MIN, Record};
 use crate::flow::adoption::LeftOut;
 use crate::flow::flow_words::FlowWords;
+use crate::flow::tracker::standby_rule;
 
-/// Records that wait for a worker: an idle one looks ten times a second. Memory that was never used takes no room.
+/// Records that wait for a worker. Memory that was never used takes no room.
 pub const ROOM: usize = 16_384;
+/// Room that each ring has left for the items of a frame, before one is opened.
+pub const LEAST: usize = FRAME_MAX / ITEM_MIN;
 
-/// What a worker is to do.
+/// What a worker is to do. Connections with partners have numbers, by which what one of them has brought is told from
+/// what was there before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
-    /// Have this flow, in the numbers and ticks of this process.
-    Flow(Record),
-    /// A standby flow has ended.
-    End(FlowKey),
+    /// Have this flow, in the numbers and ticks of this process, by the connection with this number.
+    Flow(Record, u32),
+    /// A standby flow has ended. Whether it counts if this worker has none: all may be asked.
+    End(FlowKey, bool),
+    /// The partner has the flow still, as this connection says.
+    Known(FlowKey, u32),
+    /// End a standby flow that this connection has not named: its bulk is over, and what it brought is in front of
+    /// this.
+    Sweep(FlowKey, u32),
 }
 
+/// What a record gives a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Its first tick, which is that of the flow.
+    pub start: u32,
+    /// Its last one.
+    pub seen: u32,
+    /// Its class.
+    pub class: u8,
+    /// The number of the connection.
+    pub connection: u32,
+}
+
+/// The bits of numbers of connections in a word; the class is above.
+const CONNECTION: u32 = (1 << CLASS_SHIFT) - 1;
+const CLASS_SHIFT: u32 = 24;
+
+impl Given {
+    /// As words: the first one is not 0 for flows of this life of the machine.
+    const fn words(self) -> [u32; 3] {
+        let last = (self.class as u32) << CLASS_SHIFT | self.connection & CONNECTION;
+        [!self.start, self.seen, last]
+    }
+}
+
+/// So much that waits is the part of a bulk: more will come.
+const MANY: usize = ROOM / 16;
+/// How long a worker looks for more of it, in milliseconds.
+const MORE_MS: u32 = 50;
+
 /// The end of a worker.
-pub struct Intake(pub(super) rtrb::Consumer<Work>);
+pub struct Intake {
+    pub(super) ring: rtrb::Consumer<Work>,
+    /// When much has waited, in milliseconds.
+    many: Option<u32>,
+}
 
 impl Intake {
     /// Whether something waits.
     #[inline(always)]
     pub fn has_work(&self) -> bool {
-        !self.0.is_empty()
+        !self.ring.is_empty()
+    }
+
+    /// Whether a worker that is idle looks for more soon: one that looked ten times a second would take no more than
+    /// ten times what there is room for.
+    #[inline]
+    pub fn expects_more(&mut self, now_ms: u32) -> bool {
+        if self.ring.slots() >= MANY {
+            self.many = Some(now_ms);
+        }
+        self.many = self.many.filter(|it| now_ms.wrapping_sub(*it) < MORE_MS);
+        self.many.is_some()
     }
 }
 
@@ -64,6 +119,12 @@ pub struct Sums {
 }
 
 impl Sums {
+    /// Records that were refused for a cause that may pass.
+    pub fn passing(&self) -> u64 {
+        let of = |why: LeftOut| self.refused.get(why as usize).copied().unwrap_or(0);
+        of(LeftOut::Vrf) + of(LeftOut::Translation) + of(LeftOut::Room)
+    }
+
     /// Sets them in the state.
     pub fn add_to(&self, state: &mut v1::FlowSyncState) {
         let refused = |why: LeftOut| self.refused.get(why as usize).copied().unwrap_or(0);
@@ -83,9 +144,10 @@ impl Sums {
 #[derive(Default)]
 pub struct Standby {
     rings: Mutex<Vec<(usize, rtrb::Producer<Work>)>>,
-    /// Of each IPv4 and each IPv6 flow that a record has created or changed: its first tick, inverted, and the last one
-    /// that a record has given it.
-    words: [FlowWords<2>; 2],
+    /// Of each IPv4 and each IPv6 flow that a record has created or changed: what the last one has given it.
+    words: [FlowWords<3>; 2],
+    /// The number of the last connection.
+    connection: AtomicU32,
     /// [`Sums`] but for what was refused, and that.
     counts: [AtomicU64; 4],
     refused: [AtomicU64; LeftOut::ALL.len()],
@@ -103,7 +165,7 @@ impl Standby {
         let mut rings = self.rings();
         rings.retain(|(of, _)| *of != worker);
         rings.push((worker, ring));
-        Intake(intake)
+        Intake { ring: intake, many: None }
     }
 
     /// The ends of the thread, by worker. Locked by threads that start and by that of the partner, never for a packet.
@@ -111,16 +173,50 @@ impl Standby {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nothing but records of the partner has changed a live flow since the last of them.
-    pub fn is_standby(&self, flow: &FlowEntry<'_>) -> bool {
-        let words = self.words[usize::from(flow.key().is_ip6())].load(flow.id());
-        words == Some([!flow.start(), flow.seen()])
+    fn given(&self, flow: &FlowEntry<'_>) -> Option<[u32; 3]> {
+        self.words[usize::from(flow.key().is_ip6())].load(flow.id())
     }
 
-    /// A record gives a flow these ticks. Called in front of these changes: whoever reads them in between takes the
-    /// flow for one of the partner, which it is.
-    pub fn note(&self, (is_ip4, id): (bool, u32), (start, seen): (u32, u32)) {
-        self.words[usize::from(!is_ip4)].store(id, [!start, seen]);
+    /// Whether nothing but records of the partner has changed a flow since the last of them: no packet of another
+    /// second, none that has given it another class, and no rule. One that has just ended is asked about as well: its
+    /// fields are those of its end.
+    pub fn is_standby(&self, flow: &FlowEntry<'_>) -> bool {
+        self.given(flow).is_some_and(|[start, seen, last]| {
+            let class = (last >> CLASS_SHIFT) as u8;
+            [start, seen] == [!flow.start(), flow.seen()]
+                && class == flow.class()
+                && flow.rule() == standby_rule(seen)
+        })
+    }
+
+    /// Whether a record has created or changed a flow, whatever has happened since: the partner has it, or had it.
+    pub fn is_from_partner(&self, flow: &FlowEntry<'_>) -> bool {
+        self.given(flow).is_some_and(|[start, ..]| start == !flow.start())
+    }
+
+    /// Whether a connection has named a flow that is from the partner.
+    pub fn is_named(&self, flow: &FlowEntry<'_>, connection: u32) -> bool {
+        let last = self.given(flow).map(|[.., last]| last & CONNECTION);
+        last == Some(connection & CONNECTION)
+    }
+
+    /// A record gives a flow this. Whoever reads it before the changes themselves takes the flow for one of this
+    /// router, and looks again before that matters.
+    pub fn note(&self, (is_ip4, id): (bool, u32), given: Given) {
+        self.words[usize::from(!is_ip4)].store(id, given.words());
+    }
+
+    /// A connection has begun; its number.
+    pub fn next_connection(&self) -> u32 {
+        self.connection.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// Has a worker do something, by its number; `false`: it has no room, or must keep that for a frame.
+    pub fn hand(&self, of: usize, work: Work, least: usize) -> bool {
+        let rings = &mut *self.rings();
+        let count = rings.len().max(1);
+        let at = rings.iter().position(|(worker, _)| *worker == of).unwrap_or(of % count);
+        rings.get_mut(at).is_some_and(|(_, ring)| ring.slots() > least && ring.push(work).is_ok())
     }
 
     /// A record has become this.
@@ -141,5 +237,40 @@ impl Standby {
         let [created, refreshed, ignored, ended] = self.counts.each_ref().map(of);
         let refused = self.refused.each_ref().map(of);
         Sums { created, refreshed, ignored, ended, refused }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_tables::flow_hash::Flow;
+
+    use super::*;
+
+    fn work() -> Work {
+        let flow =
+            Flow { source: 1, destination: 2, source_port: 3, destination_port: 4, protocol: 5 };
+        Work::Known(FlowKey::ip4(flow, 0), 1)
+    }
+
+    #[test]
+    fn a_worker_looks_for_more_while_much_comes() {
+        let standby = Standby::default();
+        let mut intake = standby.intake(3);
+        assert!(!intake.expects_more(0));
+        assert!((1..MANY).all(|_| standby.hand(3, work(), 0)));
+        assert!(!intake.expects_more(1));
+        assert!(standby.hand(3, work(), 0) && intake.expects_more(2));
+        while intake.ring.pop().is_ok() {}
+        assert!(intake.expects_more(1 + MORE_MS));
+        assert!(!intake.expects_more(2 + MORE_MS) && !intake.expects_more(3));
+    }
+
+    #[test]
+    fn sweeps_leave_room_for_a_frame() {
+        let standby = Standby::default();
+        let _intake = standby.intake(3);
+        let count = (0..).take_while(|_| standby.hand(9, work(), LEAST)).count();
+        assert_eq!(count, ROOM - LEAST);
+        assert!(standby.hand(3, work(), 0));
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stoa_seal::{FRAME_MAX, Refusal};
 
-use super::connection::{Connection, End, QUEUE};
+use super::connection::{Connection, End, QUEUE, READ, READS};
 use super::message::{Item, put_alive, put_complete};
 
 /// Both ends of a TCP connection: the one that has begun it first.
@@ -110,6 +110,33 @@ fn the_queue_to_a_partner_that_reads_nothing_is_bounded() {
     let later = soon + Duration::from_secs(11);
     let ended = one.service((later, 1), || false, |_| {});
     assert!(matches!(ended, Err(End::Stuck)), "{ended:?}");
+}
+
+/// Its thread has other things to do.
+#[test]
+fn a_partner_that_sends_without_end_is_read_in_parts() {
+    let mut both = ends(["secret", "secret"]);
+    until(&mut both, |all, _| all.iter().all(Connection::is_proven));
+    let [one, other] = &mut both;
+    let mut frame = Vec::new();
+    (0..FRAME_MAX).for_each(|_| put_alive(&mut frame));
+    let mut sent = 0_usize;
+    while one.has_room() {
+        one.send(&frame).unwrap();
+        sent += FRAME_MAX;
+        serve(one, &mut Vec::new()).unwrap();
+    }
+    // The writer goes on while the other end reads.
+    let most = READS * READ + FRAME_MAX;
+    let (mut taken, mut calls) = (0, 0);
+    while taken < sent {
+        let mut items = 0;
+        other.service((Instant::now(), 1), || true, |_| items += 1).unwrap();
+        assert!(items <= most, "{items} of {sent}");
+        (taken, calls) = (taken + items, calls + 1);
+        serve(one, &mut Vec::new()).unwrap();
+    }
+    assert!(calls > 1, "{sent}");
 }
 
 #[test]

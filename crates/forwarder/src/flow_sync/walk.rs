@@ -7,8 +7,9 @@ use stoa_tables::flow_table::{
     ANSWERED, ASSURED, Direction, FlowEntry, FlowKey, FormerFlow, Kind, Past, Tuple,
 };
 
-use super::message::{self, Record};
-use crate::flow::flows::Flows;
+use super::message::{self, Record, key_bytes, key_of};
+use super::standby::{LEAST, Work};
+use crate::flow::flows::{Flows, ticks};
 use crate::flow::profiles::without_profile;
 use crate::flow::timeouts::Class;
 use crate::flow::tracker::{SENT_FLAGS, SPLICED};
@@ -16,29 +17,46 @@ use crate::nat64::hosts::is_stand_in;
 
 /// Turns that a walk over all flows takes: at 100 a second, one second.
 const TURNS: u32 = 100;
-/// Ids of a turn, at least; and at most, about a millisecond.
+/// Ids of a turn, at least; and at most: some milliseconds of this thread, for the lines of flows are rarely in its
+/// cache. Workers pay nothing but the bandwidth of the memory, and 16 million flows take 10 seconds.
 const TURN: u32 = 256;
-const SLICE: u32 = 4_096;
+const SLICE: u32 = 16_384;
 /// A flow with packets is sent again after a part of its timeout, and after so many seconds at most.
 const REFRESH_PART: u32 = 4;
 const REFRESH_S: u32 = 30;
 /// And after so many bytes: what a record says of sequence numbers is good for 1 GiB.
 const REFRESH_BYTES: u32 = 64 << 20;
+/// A flow that has come from the partner is sent once more when it has had no packets for so many seconds: as long as
+/// the partner has had some lately, it believes no record.
+const REPEAT_S: u32 = 8;
 
 /// What the partner knows of a flow.
 #[derive(Clone, Copy, Default)]
 struct Sent {
-    is_sent: bool,
+    /// The bulk, by its number, or the walks behind it, that have looked at it first; 0: the partner knows nothing.
+    round: u8,
     /// It is one of the partner by now: when it ends here, it may go on there.
     is_standby: bool,
+    class: u8,
+    flags: u8,
     start: u32,
     seen: u32,
     /// When it was sent.
     at: u32,
     /// Lower bits of what had passed.
     bytes: u32,
-    class: u8,
-    flags: u8,
+}
+
+/// What is due about a live flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    /// Nothing is sent: the partner has it.
+    Note,
+    /// The partner keeps what it has of the flow.
+    Known,
+    /// A record.
+    Record,
 }
 
 /// What a turn has done.
@@ -72,9 +90,13 @@ pub struct Moment<'a> {
     pub age_s: u32,
     /// Whether it is the bulk.
     pub is_bulk: bool,
-    /// Whether standby flows are sent in it: to a partner that has started since it had them. Another one has ended
-    /// what it does not have any more.
+    /// Whether standby flows are sent in it: to a partner that lacks them, as it has started since it had them. Another
+    /// one has ended what it does not have any more.
     pub has_standby: bool,
+    /// The number of the connection.
+    pub connection: u32,
+    /// Whether the partner has named all flows that it has, so that others have ended there.
+    pub is_swept: bool,
     /// The timeouts of classes.
     pub timeouts: &'a [u32; 256],
 }
@@ -83,13 +105,11 @@ pub struct Moment<'a> {
 pub struct Walk {
     kind: Kind,
     next: u32,
+    /// The number of the bulk, which is not 0.
+    round: u8,
     sent: Vec<Sent>,
-    keys: Vec<u32>,
-}
-
-/// Ticks from one to another; the clock of a worker may be ahead.
-fn ticks(from: u32, to: u32) -> u32 {
-    to.wrapping_sub(from).cast_signed().max(0).cast_unsigned()
+    /// Keys as they are sent, for ends.
+    keys: Vec<u8>,
 }
 
 /// A copy of a flow, if that is live and whole: its worker may end it, and use its memory again, at any time.
@@ -110,12 +130,14 @@ fn copy(flow: &FlowEntry<'_>) -> Option<FormerFlow> {
     (flow.is_live() && (flow.start(), flow.key()) == (copy.past.start, key)).then_some(copy)
 }
 
+/// The class of a flow, without its profile.
+fn state_of(class: u8) -> Option<Class> {
+    Class::ALL.get(usize::from(without_profile(class))).copied()
+}
+
 /// Whether the first record of a flow in this state is worth its bytes: others are over soon.
 fn is_lasting(class: u8) -> bool {
-    const SHORT: [Class; 4] =
-        [Class::TcpOpening, Class::TcpClosing, Class::TcpTimeWait, Class::TcpReset];
-    let class = without_profile(class);
-    !SHORT.iter().any(|it| *it as u8 == class)
+    state_of(class).is_none_or(Class::is_lasting)
 }
 
 /// Whether hosts of NAT64 take part, whom this router alone knows.
@@ -129,7 +151,7 @@ fn is_crossed(flow: &FormerFlow) -> bool {
 impl Walk {
     /// Of a kind.
     pub fn new(kind: Kind) -> Self {
-        Self { kind, next: 0, sent: Vec::new(), keys: Vec::new() }
+        Self { kind, next: 0, round: 1, sent: Vec::new(), keys: Vec::new() }
     }
 
     /// The partner knows nothing.
@@ -137,13 +159,13 @@ impl Walk {
         *self = Self::new(self.kind);
     }
 
-    fn is_ip4(&self) -> bool {
-        matches!(self.kind, Kind::Ip4 | Kind::TranslatedIp4)
+    /// All flows are to be sent once more, by another bulk. What the partner knows stays known: ends are sent.
+    pub fn begin_again(&mut self) {
+        (self.next, self.round) = (0, self.round % u8::MAX + 1);
     }
 
-    /// Words of a key that are kept for its end.
-    fn key_words(&self) -> usize {
-        if self.is_ip4() { 4 } else { 10 }
+    fn is_ip4(&self) -> bool {
+        matches!(self.kind, Kind::Ip4 | Kind::TranslatedIp4)
     }
 
     /// Looks at a slice of the flows, as long as there is room in the queue.
@@ -158,7 +180,7 @@ impl Walk {
         let used = flows.reader(self.is_ip4()).used(self.kind);
         let count = used.len() as u32;
         self.sent.resize(count.max(self.sent.len() as u32) as usize, Sent::default());
-        self.keys.resize(self.sent.len() * self.key_words(), 0);
+        self.keys.resize(self.sent.len() * key_bytes(self.is_ip4()), 0);
         let whole = if moment.is_bulk { SLICE } else { (count / TURNS).clamp(TURN, SLICE) };
         let end = self.next.saturating_add(whole).min(count);
         while self.next < end {
@@ -180,54 +202,112 @@ impl Walk {
         moment: Moment<'_>,
         (turn, to): (&mut Turn, &mut Vec<u8>),
     ) {
-        let flow = flows.reader(self.is_ip4()).entry(id);
+        let (flow, standby) = (flows.reader(self.is_ip4()).entry(id), flows.standby());
         let Some(sent) = self.sent.get(at as usize).copied() else { return };
+        let (is_known, is_same) = (sent.round != 0, sent.start == flow.start());
+        if is_known && !(flow.is_live() && is_same) {
+            // What it was when it ended, unless another one has its memory.
+            let is_standby = if is_same { standby.is_standby(&flow) } else { sent.is_standby };
+            self.end(flows, (at, is_standby), (turn, to));
+        }
         if !flow.is_live() {
-            if sent.is_sent {
-                self.end(flows, at, (turn, to));
-            }
             return;
         }
-        if sent.is_sent && sent.start != flow.start() {
-            self.end(flows, at, (turn, to));
+        let is_standby = standby.is_standby(&flow);
+        let is_named = is_standby && standby.is_named(&flow, moment.connection);
+        if is_standby && moment.is_swept && !is_named {
+            // If there is no room, the next walk does it.
+            let work = Work::Sweep(flow.key(), moment.connection);
+            standby.hand(flow.owner().into(), work, LEAST);
         }
-        if let Some(sent) = self.sent.get_mut(at as usize) {
-            sent.is_standby = flows.standby().is_standby(&flow);
+        let sent = Some(sent).filter(|_| is_known && is_same);
+        let due = if is_standby {
+            self.due_of_standby(&flow, sent, is_named, moment)
+        } else {
+            self.due(&flow, sent, standby.is_from_partner(&flow), moment)
+        };
+        // A worker may have written one half of a record when this was read first.
+        if due != Due::Nothing && standby.is_standby(&flow) == is_standby {
+            self.put((&flow, at, is_standby), due, moment, (turn, to));
         }
-        let Some(is_standby) = self.due(&flow, at, moment) else { return };
-        let Some(copy) = copy(&flow) else { return };
+    }
+
+    /// Sends what is due about a flow, and takes down that the partner knows it.
+    fn put(
+        &mut self,
+        (flow, at, is_standby): (&FlowEntry<'_>, u32, bool),
+        due: Due,
+        moment: Moment<'_>,
+        (turn, to): (&mut Turn, &mut Vec<u8>),
+    ) {
+        let Some(copy) = copy(flow) else { return };
         if flow.flags() & SPLICED != 0 || is_crossed(&copy) {
             turn.left_out += u64::from(moment.is_bulk);
             return;
         }
-        message::put_flow(&Record { flow: copy, is_standby }, moment.now, to);
-        turn.flows += 1;
+        let from = to.len();
+        if due == Due::Record {
+            message::put_flow(&Record { flow: copy, is_standby }, moment.now, to);
+            turn.flows += 1;
+        } else {
+            message::put_known(&copy.key, to);
+        }
         let Past { start, seen, .. } = copy.past;
         let sent = Sent {
-            is_sent: true,
+            round: self.round,
             is_standby,
             start,
             seen,
             at: moment.now,
-            bytes: passed(&flow),
+            bytes: passed(flow),
             class: copy.class,
             flags: copy.flags,
         };
-        self.keep(at, sent, &copy.key);
+        self.keep(at, sent, to.get(from + 1..).unwrap_or_default());
+        if due == Due::Note {
+            to.truncate(from);
+        }
     }
 
-    /// Whether a live flow is to be sent, and if so, whether it is standby.
-    fn due(&self, flow: &FlowEntry<'_>, at: u32, moment: Moment<'_>) -> Option<bool> {
-        let sent = self.sent.get(at as usize).filter(|it| it.is_sent && it.start == flow.start());
+    /// What is due about a standby flow, which the partner has, or had. `sent`: what was sent of it.
+    fn due_of_standby(
+        &self,
+        flow: &FlowEntry<'_>,
+        sent: Option<Sent>,
+        is_named: bool,
+        moment: Moment<'_>,
+    ) -> Due {
+        let is_new = sent.is_none_or(|it| moment.is_bulk && it.round != self.round);
+        if is_new && moment.is_bulk && moment.has_standby && is_lasting(flow.class()) {
+            return Due::Record;
+        }
+        if is_new && moment.is_bulk && !is_named {
+            return Due::Known;
+        }
+        if is_new || sent.is_some_and(|it| !it.is_standby) { Due::Note } else { Due::Nothing }
+    }
+
+    /// What is due about a flow of this router. `is_from_partner`: the partner had it.
+    fn due(
+        &self,
+        flow: &FlowEntry<'_>,
+        sent: Option<Sent>,
+        is_from_partner: bool,
+        moment: Moment<'_>,
+    ) -> Due {
         let (class, seen) = (flow.class(), flow.seen());
-        let is_new = sent.is_none();
-        if is_new && (ticks(flow.start(), moment.now) < moment.age_s || !is_lasting(class)) {
-            return None;
-        }
-        if self.sent.get(at as usize).is_some_and(|it| it.is_standby) {
-            return (is_new && moment.is_bulk && moment.has_standby).then_some(true);
-        }
-        let Some(sent) = sent else { return Some(false) };
+        let Some(sent) = sent else {
+            let is_young = ticks(flow.start(), moment.now) < moment.age_s;
+            return match (is_from_partner, is_lasting(class)) {
+                (true, _) => Due::Record,
+                _ if is_young => Due::Nothing,
+                (_, true) => Due::Record,
+                // The partner may have it from a former connection.
+                _ if moment.is_bulk && state_of(class) != Some(Class::TcpOpening) => Due::Known,
+                _ => Due::Nothing,
+            };
+        };
+        let is_again = moment.is_bulk && sent.round != self.round;
         let is_changed = (sent.class, sent.flags) != (class, flow.flags() & SENT_FLAGS);
         let timeout = moment.timeouts.get(usize::from(class)).copied().unwrap_or(REFRESH_S);
         let after = (timeout / REFRESH_PART).clamp(1, REFRESH_S);
@@ -235,17 +315,29 @@ impl Walk {
             ticks(sent.at, moment.now) >= after
                 || passed(flow).wrapping_sub(sent.bytes) >= REFRESH_BYTES
         };
-        (is_changed || seen != sent.seen && is_old()).then_some(false)
+        let is_repeated = || {
+            let was_early = ticks(seen, sent.at) < REPEAT_S;
+            is_from_partner && was_early && ticks(seen, moment.now) >= REPEAT_S
+        };
+        let is_due = is_again
+            || sent.is_standby
+            || is_changed
+            || seen != sent.seen && is_old()
+            || is_repeated();
+        if is_due { Due::Record } else { Due::Nothing }
     }
 
     /// A flow that was sent has ended.
-    fn end(&mut self, flows: &Flows, at: u32, (turn, to): (&mut Turn, &mut Vec<u8>)) {
+    fn end(
+        &mut self,
+        flows: &Flows,
+        (at, is_standby): (u32, bool),
+        (turn, to): (&mut Turn, &mut Vec<u8>),
+    ) {
         let key = self.key(at);
         let Some(sent) = self.sent.get_mut(at as usize) else { return };
-        sent.is_sent = false;
-        if sent.is_standby {
-            return;
-        }
+        sent.round = 0;
+        let Some(key) = key.filter(|_| !is_standby) else { return };
         // Another flow may have its key by now.
         let reader = flows.reader(self.is_ip4());
         let found = reader.find(&key).id().filter(|id| reader.entry(*id).is_live());
@@ -255,20 +347,22 @@ impl Walk {
         }
     }
 
-    fn keep(&mut self, at: u32, sent: Sent, key: &FlowKey) {
-        let words = self.key_words();
-        if let Some(to) = self.sent.get_mut(at as usize) {
+    /// `item`: what was sent, which begins with the key.
+    fn keep(&mut self, at: u32, sent: Sent, item: &[u8]) {
+        let (at, bytes) = (at as usize, key_bytes(self.is_ip4()));
+        if let Some(to) = self.sent.get_mut(at) {
             *to = sent;
         }
-        let to = self.keys.iter_mut().skip(at as usize * words).take(words);
-        to.zip(packed(key)).for_each(|(to, word)| *to = word);
+        if let (Some(to), Some(key)) =
+            (self.keys.get_mut(at * bytes..(at + 1) * bytes), item.get(..bytes))
+        {
+            to.copy_from_slice(key);
+        }
     }
 
-    fn key(&self, at: u32) -> FlowKey {
-        let words = self.key_words();
-        let from = at as usize * words;
-        let words = self.keys.get(from..from + words).unwrap_or_default();
-        unpacked(words)
+    fn key(&self, at: u32) -> Option<FlowKey> {
+        let (at, bytes) = (at as usize, key_bytes(self.is_ip4()));
+        key_of(self.keys.get(at * bytes..(at + 1) * bytes)?)
     }
 }
 
@@ -278,44 +372,8 @@ fn passed(flow: &FlowEntry<'_>) -> u32 {
     of(Direction::Original).wrapping_add(of(Direction::Reply))
 }
 
-/// A key as words: ports, protocol and VRF, and the addresses.
-fn packed(key: &FlowKey) -> [u32; 10] {
-    let mut words = [0; 10];
-    let mut head = |source: u16, destination: u16, protocol: u8| {
-        words[0] = u32::from(source) << 16 | u32::from(destination);
-        words[1] = u32::from(protocol) << 16 | u32::from(key.vrf);
-    };
-    match key.tuple {
-        Tuple::Ip4(it) => {
-            head(it.source_port, it.destination_port, it.protocol);
-            [words[2], words[3]] = [it.source, it.destination];
-        }
-        Tuple::Ip6(it) => {
-            head(it.source_port, it.destination_port, it.protocol);
-            for (at, address) in [it.source, it.destination].into_iter().enumerate() {
-                let parts = [96, 64, 32, 0].map(|shift| (address >> shift) as u32);
-                words[2 + at * 4..6 + at * 4].copy_from_slice(&parts);
-            }
-        }
-    }
-    words
-}
-
-fn unpacked(words: &[u32]) -> FlowKey {
-    use stoa_tables::flow_hash::Flow;
-    let word = |at: usize| words.get(at).copied().unwrap_or(0);
-    let (source_port, destination_port) = ((word(0) >> 16) as u16, word(0) as u16);
-    let (protocol, vrf) = ((word(1) >> 16) as u8, word(1) as u16);
-    if words.len() == 4 {
-        let (source, destination) = (word(2), word(3));
-        let flow = Flow { source, destination, source_port, destination_port, protocol };
-        return FlowKey::ip4(flow, vrf);
-    }
-    let address =
-        |from: usize| (from..from + 4).fold(0, |all: u128, at| all << 32 | u128::from(word(at)));
-    let (source, destination) = (address(2), address(6));
-    FlowKey::ip6(Flow { source, destination, source_port, destination_port, protocol }, vrf)
-}
-
 /// Flags of the table that a record has: a reader must know whether a flow of ICMP was answered.
 const _: () = assert!(SENT_FLAGS & ASSURED == 0 && SENT_FLAGS & ANSWERED != 0);
+
+#[cfg(test)]
+mod tests;

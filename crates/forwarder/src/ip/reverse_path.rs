@@ -216,7 +216,7 @@ impl<K: Source> ReversePath<K> {
             let mode = mode_of::<K>(&self.shared, interface);
             let passes = match mode {
                 OFF => true,
-                STRICT => self.is_via(self.values[lane], interface),
+                STRICT => is_via(&self.shared, self.values[lane], interface),
                 _ => self.has_path(self.values[lane]),
             };
             let is_whole = vector.length[lane] >= length;
@@ -242,20 +242,20 @@ impl<K: Source> ReversePath<K> {
     fn has_path(&self, value: u32) -> bool {
         matches!(self.shared.next_hops.resolve(value, 0), Resolved::Adjacency(_))
     }
+}
 
-    /// Whether a path of the route leaves by the interface.
-    #[inline(always)]
-    fn is_via(&self, value: u32, interface: u32) -> bool {
-        let by = |adjacency| {
-            let line = self.shared.adjacencies.get(adjacency);
-            line.is_some_and(|line| line.head().interface() == interface)
+/// Whether a path of the route leaves by the interface.
+#[inline(always)]
+pub(crate) fn is_via(shared: &Shared, value: u32, interface: u32) -> bool {
+    let by = |adjacency| {
+        let line = shared.adjacencies.get(adjacency);
+        line.is_some_and(|line| line.head().interface() == interface)
+    };
+    if !shared.next_hops.is_group(value) {
+        return match shared.next_hops.resolve(value, 0) {
+            Resolved::Adjacency(adjacency) => by(adjacency),
+            _ => false,
         };
-        if !self.shared.next_hops.is_group(value) {
-            return match self.shared.next_hops.resolve(value, 0) {
-                Resolved::Adjacency(adjacency) => by(adjacency),
-                _ => false,
-            };
-        }
-        self.shared.next_hops.adjacencies(value).any(by)
     }
+    shared.next_hops.adjacencies(value).any(by)
 }

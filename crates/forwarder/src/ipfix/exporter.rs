@@ -1,7 +1,7 @@
 //! The thread that exports: takes what workers report, reads long and idle flows, and serves the collectors.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use stoa_api::v1;
@@ -15,6 +15,7 @@ use super::ring::RING;
 use super::settings::Settings;
 use super::walk::{Due, SLICE, Walk};
 use crate::flow::flows::Flows;
+use crate::mailbox::Mailbox;
 use crate::nat64::hosts::Hosts;
 
 /// How often it takes what workers report.
@@ -38,12 +39,6 @@ pub struct Snapshot {
 }
 
 /// What the control thread and the exporter share.
-#[derive(Default)]
-struct Mailbox {
-    contents: Mutex<Contents>,
-    wakeup: Condvar,
-}
-
 #[derive(Default)]
 struct Contents {
     settings: Option<Settings>,
@@ -74,15 +69,9 @@ fn add<T>(all: &mut Vec<T>, more: impl Iterator<Item = T>) -> u64 {
     lost
 }
 
-impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The exporter, for the control thread. It ends when this is dropped.
 pub struct Exporter {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Contents>>,
     settings: Settings,
 }
 
@@ -111,7 +100,7 @@ impl Exporter {
         flows.exports().follow(settings);
         self.settings = settings.clone();
         self.mailbox.lock().settings = Some(settings.clone());
-        self.mailbox.wakeup.notify_one();
+        self.mailbox.wake();
     }
 
     /// Reports refused packets.
@@ -135,12 +124,11 @@ impl Exporter {
     pub fn end(self, at_most: Duration) {
         let mut contents = self.mailbox.lock();
         contents.is_ended = true;
-        self.mailbox.wakeup.notify_one();
+        self.mailbox.wake();
         let until = Instant::now() + at_most;
         while !contents.is_over && Instant::now() < until {
             let rest = until.saturating_duration_since(Instant::now());
-            let waited = self.mailbox.wakeup.wait_timeout(contents, rest);
-            contents = waited.unwrap_or_else(PoisonError::into_inner).0;
+            contents = self.mailbox.wait(contents, rest);
         }
     }
 }
@@ -148,13 +136,13 @@ impl Exporter {
 impl Drop for Exporter {
     fn drop(&mut self) {
         self.mailbox.lock().is_ended = true;
-        self.mailbox.wakeup.notify_one();
+        self.mailbox.wake();
     }
 }
 
 /// The thread.
 struct Thread {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Contents>>,
     flows: Arc<Flows>,
     settings: Settings,
     encoder: Encoder,
@@ -172,7 +160,7 @@ struct Thread {
 }
 
 impl Thread {
-    fn new(flows: &Arc<Flows>, settings: &Settings, mailbox: &Arc<Mailbox>) -> Self {
+    fn new(flows: &Arc<Flows>, settings: &Settings, mailbox: &Arc<Mailbox<Contents>>) -> Self {
         let before = flows.exports().lost();
         Self {
             mailbox: mailbox.clone(),
@@ -196,13 +184,12 @@ impl Thread {
                 break;
             }
             if taken < MANY && contents.settings.is_none() {
-                let waited = self.mailbox.wakeup.wait_timeout(contents, STEP);
-                drop(waited.unwrap_or_else(PoisonError::into_inner));
+                drop(self.mailbox.wait(contents, STEP));
             }
         }
         self.finish(walks);
         self.mailbox.lock().is_over = true;
-        self.mailbox.wakeup.notify_all();
+        self.mailbox.wake();
     }
 
     /// Reports all flows, and lets collectors take what waits.

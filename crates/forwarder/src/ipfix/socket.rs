@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -30,26 +30,46 @@ pub(super) fn udp(to: &CollectorSettings) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Begins a connection. [`is_connected`] says when there is one.
+/// A TCP socket that never waits.
 ///
 /// # Errors
-/// There is no route, or no such source address.
-pub(super) fn tcp(to: &CollectorSettings) -> io::Result<TcpStream> {
-    let family = match to.to {
+/// The system has none.
+pub(crate) fn stream(of: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = match of {
         SocketAddr::V4(_) => AddressFamily::Inet,
         SocketAddr::V6(_) => AddressFamily::Inet6,
     };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let descriptor = socket(family, SockType::Stream, flags, None)?;
-    // A collector that has lost its power closes nothing.
-    let _ = setsockopt(&descriptor, sockopt::TcpUserTimeout, &SILENCE_MS);
-    if to.source.is_some() {
-        bind(descriptor.as_raw_fd(), &SockaddrStorage::from(to.local()))?;
+    Ok(socket(family, SockType::Stream, flags, None)?)
+}
+
+/// Begins a connection. [`is_connected`] says when there is one.
+///
+/// # Errors
+/// There is no route, or no such source address.
+pub(crate) fn begin(
+    descriptor: OwnedFd,
+    from: Option<SocketAddr>,
+    to: SocketAddr,
+) -> io::Result<TcpStream> {
+    if let Some(from) = from {
+        bind(descriptor.as_raw_fd(), &SockaddrStorage::from(from))?;
     }
-    match connect(descriptor.as_raw_fd(), &SockaddrStorage::from(to.to)) {
+    match connect(descriptor.as_raw_fd(), &SockaddrStorage::from(to)) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(TcpStream::from(descriptor)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Begins a connection to a collector.
+///
+/// # Errors
+/// As [`begin`].
+pub(super) fn tcp(to: &CollectorSettings) -> io::Result<TcpStream> {
+    let descriptor = stream(&to.to)?;
+    // A collector that has lost its power closes nothing.
+    let _ = setsockopt(&descriptor, sockopt::TcpUserTimeout, &SILENCE_MS);
+    begin(descriptor, to.source.map(|_| to.local()), to.to)
 }
 
 /// Whether a connection that was begun is there.

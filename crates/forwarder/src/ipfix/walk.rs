@@ -7,7 +7,7 @@ use stoa_tables::flow_table::{FlowEntry, FlowReader};
 use super::record::{EndReason, FlowRecord};
 use super::reported::{Report, Reported, has_gone_back, since};
 use super::settings::Settings;
-use crate::flow::flows::Flows;
+use crate::flow::flows::{Flows, ticks};
 
 /// Turns that a walk over a table takes: at 50 a second, some seconds, but at least one.
 const TURNS: u32 = 250;
@@ -49,11 +49,6 @@ fn copy(reader: &FlowReader, flow: &FlowEntry<'_>, reason: EndReason) -> Option<
     let is_there = reader.find(&record.key).id() == Some(record.id);
     let is_same = flow.is_live() && (flow.start(), flow.key()) == (record.start, record.key);
     (is_there && is_same).then_some(record)
-}
-
-/// Ticks from one to another; the clock of a worker may be ahead.
-fn ticks(from: u32, to: u32) -> u32 {
-    to.wrapping_sub(from).cast_signed().max(0).cast_unsigned()
 }
 
 impl Walk {

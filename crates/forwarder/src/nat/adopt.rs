@@ -27,14 +27,14 @@ fn ends(key: &FlowKey) -> Option<[End; 2]> {
 }
 
 /// What a flow has: the internal end of its mapping, the external one, and the host at the other end.
-struct Mapped {
-    internal: End,
-    external: End,
-    host: u32,
+pub(super) struct Mapped {
+    pub(super) internal: End,
+    pub(super) external: End,
+    pub(super) host: u32,
 }
 
 /// The mapping of a flow with these keys.
-fn mapped(key: &FlowKey, reply: &FlowKey, is_inbound: bool) -> Option<Mapped> {
+pub(super) fn mapped(key: &FlowKey, reply: &FlowKey, is_inbound: bool) -> Option<Mapped> {
     let ([source, destination], [replying, answered]) = (ends(key)?, ends(reply)?);
     Some(match is_inbound {
         true => Mapped { internal: replying, external: destination, host: source.address },

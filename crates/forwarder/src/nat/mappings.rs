@@ -118,6 +118,11 @@ impl Mappings {
         self.capacity
     }
 
+    /// How many hosts of mappings fit, for address-dependent filtering.
+    pub fn hosts(&self) -> u32 {
+        self.counts.len() as u32 - self.capacity
+    }
+
     /// How many there are.
     pub fn live(&self) -> u32 {
         self.live.load(Ordering::Relaxed)
@@ -230,7 +235,7 @@ impl Mappings {
 
     /// Mappings with these numbers, of whichever worker.
     pub fn listed(&self, ids: std::ops::Range<u32>) -> impl Iterator<Item = Mapping> {
-        let (hosts, end) = (self.counts.len() as u32 - self.capacity, self.counts.len() as u32);
+        let (hosts, end) = (self.hosts(), self.counts.len() as u32);
         let ids = ids.start.saturating_add(hosts).min(end)..ids.end.saturating_add(hosts).min(end);
         ids.filter_map(|id| self.mapping(&self.reader.entry(id)))
     }

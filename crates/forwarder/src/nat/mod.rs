@@ -25,6 +25,7 @@ mod held;
 mod input;
 mod known;
 mod lanes;
+mod left;
 mod make;
 pub mod mappings;
 mod output;
@@ -41,8 +42,10 @@ pub use errors::restore;
 pub use held::NotHeld;
 pub use input::make_input;
 pub(crate) use lanes::goes_on;
+pub(crate) use left::LEFT_PART;
 pub use output::make_output;
 pub use places::{Places, Wish};
+pub(crate) use vouch::Leaves;
 pub use worker::{CONTROL, NatWorker, Traffic};
 
 use std::sync::Arc;

@@ -16,6 +16,7 @@ use crate::arcs::{self, IP4_INPUT};
 use crate::flow::tracker::Side;
 use crate::ip::lookup::Address;
 use crate::ip::policy::follow_route4;
+use crate::ip::reverse_path::is_via;
 use crate::shared::Shared;
 
 /// Next nodes of packets besides those of the arc: the first edges of `ip4-input`.
@@ -112,6 +113,22 @@ pub(super) fn remember_first(
 }
 
 impl Nat {
+    /// Whether a route of a VRF, as in keys, to an address leaves by an interface.
+    #[cold]
+    pub(crate) fn leaves_by(
+        &self,
+        (shared, reader): (&Shared, &Reader),
+        (vrf, address): (u16, u32),
+        interface: u32,
+    ) -> bool {
+        let table = self.vrf(vrf).and_then(|vrf| <u32 as Address>::table(shared, vrf, reader));
+        let mut value = [0];
+        table.is_some_and(|table| {
+            table.lookup_batch(&[address], &mut value);
+            is_via(shared, value[0], interface)
+        })
+    }
+
     /// The id of a VRF in keys, if there are several.
     fn vrf(&self, of_key: u16) -> Option<u32> {
         let at = self.vrfs.binary_search_by_key(&of_key, |(it, _)| *it).ok()?;

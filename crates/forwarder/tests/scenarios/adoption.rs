@@ -24,13 +24,13 @@ use crate::zones::{pair, zone, zoned};
 const ROOMY: Limits = Limits { nat_flows: 1024, nat_mappings: 1024, ..LIMITS };
 
 /// A supervisor that holds the memory of one forwarder after the other.
-struct Supervisor {
+pub struct Supervisor {
     store: DescriptorStore,
     socket: Option<OwnedFd>,
 }
 
 impl Supervisor {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { store: DescriptorStore::of("forwarder"), socket: None }
     }
 
@@ -45,14 +45,14 @@ impl Supervisor {
     }
 
     /// A forwarder. The one before it has been killed, or is about to be: nothing that it does concerns this one.
-    fn start(&mut self, setup: &Setup, limits: Limits) -> Lab {
+    pub fn start(&mut self, setup: &Setup, limits: Limits) -> Lab {
         let workers = setup.0.workers.count;
         Lab::with_regions(setup, limits, self.regions(), |_| Wire::new(workers, 8))
     }
 }
 
 /// Flows that were adopted, and that were left out.
-fn adopted(lab: &mut Lab) -> (u64, u64) {
+pub fn adopted(lab: &mut Lab) -> (u64, u64) {
     let counts = lab.state().flow_counts();
     counts.iter().fold((0, 0), |sum, it| (sum.0 + it.adopted, sum.1 + it.left_out))
 }

@@ -13,7 +13,7 @@ use crate::harness::*;
 use crate::nat44::{POOL, ends, net, policy, segment, with_nat};
 
 /// "red" and "blue", in VRFs of these names, have host 1 each; east, in the default VRF, is outside.
-fn customers() -> Setup {
+pub fn customers() -> Setup {
     let mut setup = Setup::new().port("east", 2).host("east", 2);
     for vrf in ["red", "blue"] {
         setup = setup.port(vrf, 1).host(vrf, 1).vrf(vrf, &[vrf]);

@@ -35,6 +35,8 @@ pub struct Past {
     pub seen: u32,
     /// What has passed in the original direction, and in the other one.
     pub counters: [Counters; 2],
+    /// The rule that had admitted it, below 2^24: what the number means, that process knew.
+    pub rule: u32,
 }
 
 /// A flow of the former process, with times in its ticks.
@@ -222,6 +224,7 @@ impl Chunk {
             }
         };
         let [start, seen] = [record[START], line[SEEN]];
+        let rule = record[RULE] & ((1 << OWNER_SHIFT) - 1);
         Some(FormerFlow {
             key: first,
             reply_key: second,
@@ -230,7 +233,7 @@ impl Chunk {
             owner: (record[RULE] >> OWNER_SHIFT) as u8,
             zone_pair: (record[ZONES] >> 16) as u16,
             tcp: core::array::from_fn(|word| line[TCP + word]),
-            past: Past { start, seen, counters: [passed(0), passed(1)] },
+            past: Past { start, seen, counters: [passed(0), passed(1)], rule },
             spare: [counters[SPARE], counters[SPARE + 1]],
         })
     }

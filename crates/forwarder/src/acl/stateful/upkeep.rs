@@ -1,11 +1,14 @@
 //! What a worker does for its flows between packets.
 
-use stoa_engine::Context;
+use stoa_engine::{Context, clock};
 
 use super::{AclNode, Family, OfWorker, tracker};
 use crate::flow::adoption;
 use crate::flow::flows::Now;
 use crate::flow_sync::apply::apply;
+
+/// How often a second a worker looks for more records during a bulk of the partner, if it is idle otherwise.
+const LOOKS_HZ: u64 = 1_000;
 
 impl<F: Family> AclNode<F> {
     /// Adopts the flows of a former process that are of this worker.
@@ -35,13 +38,15 @@ impl<F: Family> AclNode<F> {
             return false;
         };
         let Some(tracker) = flows.as_mut() else { return false };
-        apply((&*shared.flows, nat, policy), (tracker, worker), now)
+        let leaves = |from, interface| nat.leaves_by((shared, reader), from, interface);
+        apply((&*shared.flows, nat, policy, &leaves), (tracker, worker), now)
     }
 
-    /// Ends flows that are due: the node of one place does it for all of its worker. Whether more are left.
-    pub(in crate::acl) fn maintain(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Ends flows that are due: the node of one place does it for all of its worker. When to go on, as a time stamp
+    /// counter, if that is sooner than after the usual time.
+    pub(in crate::acl) fn maintain(&mut self, cx: &mut Context<'_>) -> Option<u64> {
         if !(F::IS_IP4 && self.place.is_input()) {
-            return false;
+            return None;
         }
         let now = self.shared.flows.now(cx.now);
         if self.shared.flows.adoption().is_pending() {
@@ -49,8 +54,12 @@ impl<F: Family> AclNode<F> {
         }
         let epoch = self.shared.acls.read(cx.reader).policy().map(|it| it.epoch);
         self.shared.flows.expectations().sweep(now.tick, epoch);
+        let expects_more = tracker(cx).is_some_and(|it| it.intake().expects_more(now.ms));
         let is_behind =
             tracker(cx).is_some_and(|it| it.intake().has_work()) && self.apply_records(cx, now);
-        tracker(cx).is_some_and(|tracker| tracker.maintain(now)) || is_behind
+        if tracker(cx).is_some_and(|tracker| tracker.maintain(now)) || is_behind {
+            return Some(cx.now);
+        }
+        expects_more.then(|| cx.now.saturating_add(clock::tsc_hz() / LOOKS_HZ))
     }
 }

@@ -21,7 +21,8 @@ pub(super) struct FlowSync {
 
 impl Capability for FlowSync {
     const VERBS: Verbs = Verbs {
-        // Zones, VRFs and profiles have their numbers, and the flows of the last forwarder are adopted.
+        // Zones, VRFs and profiles have their numbers. The flows of the last forwarder are adopted next: then there is
+        // room to say which of them are standby.
         finish: ForwarderState::apply_flow_sync,
         done: ForwarderState::follow_flow_names,
         entries: |state, tally| {
@@ -71,9 +72,12 @@ impl ForwarderState {
         }
         let names = self.flow_names();
         let sync = &mut self.capabilities.flow_sync;
-        if let Some(partner) = sync.partner.as_ref().filter(|_| sync.names != names) {
-            partner.rename(names.clone());
-            sync.names = names;
+        if let Some(partner) = &sync.partner {
+            if sync.names != names {
+                partner.rename(names.clone());
+                sync.names = names;
+            }
+            partner.note_change();
         }
     }
 

@@ -5,6 +5,7 @@ use stoa_warm_restart::{FormerArrays, FormerWords};
 
 use super::LeftOut;
 use super::head::{self, Names};
+use crate::flow::tracker::standby_rule;
 
 /// How reading of a table has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +84,15 @@ impl FormerFlows {
             // The clock of another worker may have been ahead.
             if ago.wrapping_add(AHEAD) < AHEAD { 0 } else { ago }
         };
-        let Past { start, seen, counters } = flow.past;
+        let Past { start, seen, counters, rule } = flow.past;
+        let was_standby = rule == standby_rule(seen);
         let [start, seen] = [ago(start), ago(seen)].map(|it| is.wrapping_sub(it));
         if is.wrapping_sub(seen) > 1 << 30 || is.wrapping_sub(start) < is.wrapping_sub(seen) {
             return Err(LeftOut::Damaged);
         }
-        let past = Past { start, seen, counters };
+        // Rules have other numbers now.
+        let rule = if was_standby { standby_rule(seen) } else { 0 };
+        let past = Past { start, seen, counters, rule };
         Ok(FormerFlow { past, ..before.translate(now, flow)? })
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use stoa_tables::flow_table::{FormerFlow, Reading};
+use stoa_tables::flow_table::{FormerFlow, Past, Reading};
 
 use super::former::End;
 use super::{LeftOut, Request};
 use crate::acl::Policy;
 use crate::flow::flows::{Flows, Now};
-use crate::flow::tracker::{FlowTracker, Side};
+use crate::flow::tracker::{FlowTracker, Side, standby_rule};
+use crate::flow_sync::standby::Given;
 use crate::nat::{Nat, NatWorker};
 
 /// Flows whose memory is prefetched before they are created.
@@ -132,7 +133,15 @@ impl Adopting<'_> {
 
     fn adopt_now(&mut self, flow: &FormerFlow) {
         match self.create(flow) {
-            Ok(_) => self.side.note_adopted(),
+            Ok(id) => {
+                self.side.note_adopted();
+                let (Past { start, seen, rule, .. }, class) = (flow.past, flow.class);
+                if rule == standby_rule(seen) {
+                    // No connection of this process has named it.
+                    let given = Given { start, seen, class, connection: 0 };
+                    self.side.set_standby(id, given, self.epoch);
+                }
+            }
             Err(why) => self.leave_out(why),
         }
     }

@@ -1,6 +1,6 @@
 //! Flows of a partner ([`crate::flow_sync`]).
 
-use stoa_tables::flow_table::{ANSWERED, FlowKey, Match};
+use stoa_tables::flow_table::{ANSWERED, FlowKey, FormerFlow, Match};
 
 use super::Side;
 use super::spliced::SPLICED;
@@ -10,15 +10,36 @@ use crate::flow::flows::Now;
 use crate::flow::profiles::without_profile;
 use crate::flow::timeouts::Class;
 use crate::flow_sync::message::Record;
-use crate::flow_sync::standby::Outcome;
+use crate::flow_sync::standby::{Given, Outcome};
+use crate::nat::LEFT_PART;
 
 /// Seconds without packets here after which a flow of this router is the partner's, if that has had packets since.
 const IDLE_S: u32 = 5;
 /// What a record has of the flags of a flow: what rules have decided about it, and whether it was answered.
 pub const SENT_FLAGS: u8 = DECIDED | ANSWERED;
 
-/// The part of a table that is left to flows of this router.
-const LEFT_PART: u32 = 16;
+/// The bit of the rule of a standby flow, which no rule has admitted here, and those of its last tick beside it: so a
+/// later process knows whether it had packets ([`crate::flow::adoption`]). Rules have lower numbers.
+const STANDBY: u32 = 1 << 22;
+
+/// What a standby flow that was last seen at this tick has in place of the number of a rule.
+pub const fn standby_rule(seen: u32) -> u32 {
+    STANDBY | seen & (STANDBY - 1)
+}
+
+/// Whether a connection in a class with its profile may go on.
+fn is_lasting(class: u8) -> bool {
+    Class::ALL.get(usize::from(without_profile(class))).is_some_and(|it| it.is_lasting())
+}
+
+/// Whether a flow that was last seen at this tick here has had its last packet at the partner. Both count seconds by
+/// clocks of their own: the same one may be one less. What is over cannot be open again.
+fn is_later(seen: u32, class: u8, from: &FormerFlow) -> bool {
+    match from.past.seen.wrapping_sub(seen).cast_signed() {
+        -1 => is_lasting(class) && !is_lasting(from.class),
+        later => later >= 0,
+    }
+}
 
 /// Whether a flow of this router has no packets now.
 fn is_idle(seen: u32, now: Now) -> bool {
@@ -32,20 +53,54 @@ impl Side {
         self.owner.available(self.kind(is_translated)) > least
     }
 
-    /// A flow that is there has a record of the partner. It follows that as long as it has no packets here.
-    pub fn refresh_standby(&mut self, found: Match, record: &Record, now: Now) -> Outcome {
+    /// A flow is standby from now on: a record has given it this. `epoch`: of rules that are in force no longer.
+    pub fn set_standby(&mut self, id: u32, given: Given, epoch: u16) {
+        self.flows.standby().note((self.is_ip4, id), given);
+        // It refuses only flows that are not own or not live.
+        let _ = self.owner.judge(id, epoch, standby_rule(given.seen));
+    }
+
+    /// The id of an own standby flow.
+    fn find_standby(&self, key: &FlowKey) -> Option<u32> {
+        let id = self.find(key).filter(|found| self.owns(*found)).and_then(Match::id)?;
+        self.flows.standby().is_standby(&self.reader.entry(id)).then_some(id)
+    }
+
+    /// The partner has a standby flow still, as the connection with this number says.
+    fn note_known(&self, id: u32, connection: u32) {
+        let flow = self.reader.entry(id);
+        let given =
+            Given { start: flow.start(), seen: flow.seen(), class: flow.class(), connection };
+        self.flows.standby().note((self.is_ip4, id), given);
+    }
+
+    /// The same by its key.
+    pub fn know_standby(&self, key: &FlowKey, connection: u32) {
+        if let Some(id) = self.find_standby(key) {
+            self.note_known(id, connection);
+        }
+    }
+
+    /// A flow that is there has a record of the partner, by the connection with this number. It follows that as long as
+    /// it has no packets here. `epoch`: of rules that are in force no longer.
+    pub fn refresh_standby(
+        &mut self,
+        found: Match,
+        (record, connection): (&Record, u32),
+        (now, epoch): (Now, u16),
+    ) -> Outcome {
         let Some(id) = found.id().filter(|_| self.owns(found)) else {
             return Outcome::Refused(LeftOut::Room);
         };
-        if record.is_standby {
-            return Outcome::Ignored;
-        }
         let (flow, from) = (self.owner.entry(id), &record.flow);
         let (start, class, flags) = (flow.start(), flow.class(), flow.flags());
         let is_standby = self.flows.standby().is_standby(&flow);
+        if is_standby {
+            self.note_known(id, connection);
+        }
         let has_packets = !is_standby && !is_idle(flow.seen(), now);
-        let is_later = from.past.seen.wrapping_sub(flow.seen()).cast_signed() > 1;
-        if has_packets || !is_standby && (!is_later || flags & SPLICED != 0) {
+        let is_later = is_standby || is_later(flow.seen(), class, from);
+        if record.is_standby || has_packets || !is_later || !is_standby && flags & SPLICED != 0 {
             return Outcome::Ignored;
         }
         let reply = flow.reply_key();
@@ -60,7 +115,9 @@ impl Side {
         if let Err(why) = self.check_former(from, now) {
             return Outcome::Refused(why);
         }
-        self.flows.standby().note((self.is_ip4, id), (start, from.past.seen));
+        let given = Given { start, seen: from.past.seen, class: from.class, connection };
+        self.set_standby(id, given, epoch);
+        let flow = self.owner.entry(id);
         flow.set_tcp(from.tcp);
         flow.refresh(from.past.seen);
         let timeout = self.profiles.timeouts[usize::from(from.class)];
@@ -82,15 +139,31 @@ impl Side {
         Outcome::Refreshed
     }
 
+    /// A reply of a flow that has come from the partner, and that no rule has judged since: it keeps the flow, as it
+    /// did there. A change of rules ends that until the next record.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_by_reply(&self, id: u32, (now, epoch): (Now, u16)) {
+        let flow = self.owner.entry(id);
+        if flow.epoch() == epoch.wrapping_sub(1) && self.flows.standby().is_from_partner(&flow) {
+            flow.refresh(now.tick);
+        }
+    }
+
     /// A flow of the partner has ended: one that is still its own here goes, too. Others stay, also while they are
     /// idle: the partner may have ended what was standby there.
     pub fn end_standby(&mut self, key: &FlowKey) -> Outcome {
-        let found = self.find(key).filter(|found| self.owns(*found));
-        let Some(id) = found.and_then(Match::id) else { return Outcome::Ignored };
-        if !self.flows.standby().is_standby(&self.reader.entry(id)) {
-            return Outcome::Ignored;
-        }
+        let Some(id) = self.find_standby(key) else { return Outcome::Ignored };
         self.remove(id);
         Outcome::Ended
+    }
+
+    /// The bulk of a connection is over: a standby flow that it has not named has ended at the partner.
+    pub fn sweep_standby(&mut self, key: &FlowKey, connection: u32) -> Option<Outcome> {
+        let standby = self.flows.standby();
+        let is_named = |id: &u32| standby.is_named(&self.reader.entry(*id), connection);
+        let id = self.find_standby(key).filter(|id| !is_named(id))?;
+        self.remove(id);
+        Some(Outcome::Ended)
     }
 }

@@ -15,22 +15,32 @@ impl Thread {
     pub(super) fn take(&mut self, item: Item) {
         match item {
             Item::Alive => {}
-            Item::Names(process, names) => {
+            Item::Names(lacks_flows, names) => {
                 self.theirs = Some(names);
-                self.has_restarted |= self.their_process.replace(process) != Some(process);
+                self.partner_lacks_flows |= lacks_flows;
             }
-            Item::Complete => self.state.is_bulk_received = true,
+            Item::Complete => (self.state.is_bulk_received, self.lacks_flows) = (true, false),
+            Item::Again => self.again.note_asked(),
             Item::End(key) => {
                 self.state.received_ends += 1;
-                let theirs = self.theirs.as_ref();
-                if let Some(key) = theirs.and_then(|it| it.key_in(&self.names, key)) {
+                if let Some(key) = self.key(key) {
                     self.end(&key);
+                }
+            }
+            Item::Known(key) => {
+                if let Some(key) = self.key(key)
+                    && let Some(owner) = self.owner(&key)
+                {
+                    self.hand(owner, Work::Known(key, self.number));
                 }
             }
             Item::Flow(record) => {
                 self.state.received_records += 1;
                 match self.translate(&record) {
-                    Ok(it) => self.hand(&it.flow.key, it.flow.owner, Work::Flow(it)),
+                    Ok(it) => {
+                        let owner = self.owner(&it.flow.key).unwrap_or(it.flow.owner);
+                        self.hand(owner, Work::Flow(it, self.number));
+                    }
                     Err(why) => self.flows.standby().count(Outcome::Refused(why)),
                 }
             }
@@ -48,29 +58,35 @@ impl Thread {
         Ok(Record { flow, ..*record })
     }
 
-    /// A flow has ended. Its record may still wait for whichever worker will own it: all of them look behind that.
-    fn end(&self, key: &FlowKey) {
+    /// A key of the partner in the numbers of this process.
+    fn key(&self, key: FlowKey) -> Option<FlowKey> {
+        self.theirs.as_ref()?.key_in(&self.names, key)
+    }
+
+    /// The worker that has a flow.
+    fn owner(&self, key: &FlowKey) -> Option<u8> {
         let reader = self.flows.reader(!key.is_ip6());
-        if reader.find(key).is_some() {
-            return self.hand(key, 0, Work::End(*key));
+        let found = reader.find(key).id().map(|id| reader.entry(id));
+        found.filter(|it| it.is_live()).map(|it| it.owner())
+    }
+
+    /// A flow has ended. Its record may still wait for whichever worker will own it: all of them look behind that, and
+    /// one counts that there is none.
+    fn end(&self, key: &FlowKey) {
+        if let Some(owner) = self.owner(key) {
+            return self.hand(owner, Work::End(*key, true));
         }
-        for (_, ring) in &mut *self.flows.standby().rings() {
+        for (at, (_, ring)) in self.flows.standby().rings().iter_mut().enumerate() {
             // There is room for all items of a frame.
-            let _ = ring.push(Work::End(*key));
+            let _ = ring.push(Work::End(*key, at == 0));
         }
     }
 
-    /// Has the worker do it that owns the flow, or will.
-    fn hand(&self, key: &FlowKey, owner: u8, work: Work) {
-        let reader = self.flows.reader(!key.is_ip6());
-        let found = reader.find(key).id().map(|id| reader.entry(id)).filter(|it| it.is_live());
-        let rings = &mut *self.flows.standby().rings();
-        let of = usize::from(found.map_or(owner, |it| it.owner()));
-        let count = rings.len().max(1);
-        let ring = rings.iter().position(|(worker, _)| *worker == of).unwrap_or(of % count);
-        let is_there = rings.get_mut(ring).is_some_and(|(_, ring)| ring.push(work).is_ok());
-        if !is_there {
-            self.flows.standby().count(Outcome::Refused(LeftOut::Room));
+    /// Has a worker do something.
+    fn hand(&self, owner: u8, work: Work) {
+        let standby = self.flows.standby();
+        if !standby.hand(owner.into(), work, 0) {
+            standby.count(Outcome::Refused(LeftOut::Room));
         }
     }
 }

@@ -10,6 +10,11 @@ use crate::reports::Reporter;
 const TRIES: u32 = 10_000;
 
 impl Blocks {
+    /// Whether nobody has a block.
+    pub(in crate::nat) fn is_free(&self, id: u32) -> bool {
+        self.block(id).is_some_and(|it| it.state().is_free())
+    }
+
     /// Holds a certain block for a subscriber that has it, or that gets it now, however many it may have; `false`:
     /// another one has it, or all of its ports are in use. `now`: tick and milliseconds.
     pub(in crate::nat) fn claim(

@@ -157,6 +157,12 @@ impl BlockRange {
         taken.is_none_or(|it| it.load(Ordering::Relaxed) < self.per_address())
     }
 
+    /// How many blocks are free at the address of one.
+    pub(in crate::nat) fn free_beside(&self, id: u32) -> u32 {
+        let taken = self.taken_at(id).map_or(0, |it| it.load(Ordering::Relaxed));
+        self.per_address().saturating_sub(taken)
+    }
+
     pub(super) fn note_taken(&self, id: u32) {
         if let Some(taken) = self.taken_at(id) {
             taken.fetch_add(1, Ordering::Relaxed);

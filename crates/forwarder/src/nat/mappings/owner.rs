@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use stoa_engine::quiescence::Quiescence;
 use stoa_tables::Reclaim;
-use stoa_tables::flow_table::{Created, FlowError, FlowOwner, NewFlow, Tuple};
+use stoa_tables::flow_table::{Created, FlowError, FlowOwner, Kind, NewFlow, Tuple};
 
 use super::{End, Mappings, OVER, UNUSED};
 
@@ -106,6 +106,11 @@ impl MappingOwner {
             // Another worker makes it, or ends it: with the next packet it is one or the other.
             Created::Existing(_) => Err(FlowError::Contended),
         }
+    }
+
+    /// Hosts of mappings for which there is room, if other workers count none.
+    pub fn free_hosts(&self) -> u32 {
+        self.owner.available(Kind::Ip4)
     }
 
     /// Ends a mapping at once if it has no flow: the one that it was made for was refused. Otherwise refused packets

@@ -59,6 +59,7 @@ fn nat() -> Nat {
     let own_ports = vec![(0, POOL, protocol::TCP, 1030)];
     Nat {
         policies: vec![policy],
+        external: vec![(0, POOL, POOL + 15)],
         statics,
         own_ports,
         numbers: vec![7, 9, 10, 11, 12],
@@ -85,6 +86,11 @@ fn can(number: u32, internal: (u32, u16), external: (u32, u16), is_inbound: bool
 }
 
 fn asks(key: FlowKey, reply: FlowKey, uses: Uses) -> bool {
+    asks_of(&nat(), (key, reply), uses, false)
+}
+
+/// `leaves`: whether a route leads from the VRF of the internal end to the external interface.
+fn asks_of(nat: &Nat, (key, reply): (FlowKey, FlowKey), uses: Uses, leaves: bool) -> bool {
     let flow = FormerFlow {
         key,
         reply_key: Some(reply),
@@ -96,7 +102,9 @@ fn asks(key: FlowKey, reply: FlowKey, uses: Uses) -> bool {
         past: Past::default(),
         spare: uses.words(),
     };
-    nat().can_have_made(&flow, &reply)
+    nat.can_have_made(&flow, &reply, &|(vrf, address), interface| {
+        leaves && (vrf, address, interface) == (3, SERVER, 1)
+    })
 }
 
 #[test]
@@ -139,4 +147,77 @@ fn the_other_end_stays_what_it_is() {
     let inbound = Uses { mapping: None, is_inbound: true, ..uses };
     let received = key((SERVER, 80), (POOL, 1024));
     assert!(!asks(received, key((INSIDE, 5000), (SERVER, 80)), inbound));
+}
+
+#[test]
+fn vrfs_meet_where_the_configuration_lets_them() {
+    let uses = Uses { number: 7, mapping: Some(0), block: None, is_inbound: false };
+    let sent = FlowKey { vrf: 3, ..key((INSIDE, 5000), (SERVER, 80)) };
+    let reply = key((SERVER, 80), (POOL, 1024));
+    assert!(asks_of(&nat(), (sent, reply), uses, true));
+    assert!(!asks_of(&nat(), (sent, reply), uses, false), "no route leads there");
+    // The other way round, by the mapping; and to a VRF that has no such external address.
+    let inbound = Uses { is_inbound: true, ..uses };
+    for leaves in [false, true] {
+        assert_eq!(asks_of(&nat(), (reply, sent), inbound, leaves), leaves);
+        let elsewhere = FlowKey { vrf: 3, ..reply };
+        assert!(!asks_of(&nat(), (sent, elsewhere), uses, leaves));
+    }
+    // A static mapping leads into the VRF of its internal address.
+    let uses = Uses { number: 9, mapping: None, block: None, is_inbound: true };
+    let (first, back) = (key((SERVER, 80), (FORWARDED, 83)), key((INSIDE, 8003), (SERVER, 80)));
+    assert!(asks_of(&nat(), (first, back), uses, true));
+    assert!(!asks_of(&nat(), (first, FlowKey { vrf: 3, ..back }), uses, true));
+}
+
+#[test]
+fn a_flow_holds_what_flows_of_its_policy_hold() {
+    let range = super::super::blocks::BlockRange {
+        policy: (1, 1),
+        vrf: 0,
+        pools: Vec::new(),
+        ports: (1024, 2047),
+        size: 64,
+        length: 32,
+        base: 0,
+        free: Default::default(),
+    };
+    let share = super::super::blocks::Share { blocks: 1, ports: [u32::MAX; 4] };
+    let blocks = Allocation::Blocks(Arc::new(range), share);
+    let quota = Some(super::super::quotas::Quota { policy: 1, ports: [Some(9); 4] });
+    let of = |mapping, allocation, quota| {
+        let mut nat = nat();
+        let policy = &mut nat.policies[0];
+        (policy.mapping, policy.allocation, policy.quota) = (mapping, allocation, quota);
+        nat
+    };
+    let keys = (key((INSIDE, 5000), (SERVER, 80)), key((SERVER, 80), (POOL, 1024)));
+    let asks = |nat: &Nat, mapping, block| {
+        asks_of(nat, keys, Uses { number: 7, mapping, block, is_inbound: false }, false)
+    };
+    let independent = of(Mapping::EndpointIndependent, Allocation::Ports, None);
+    assert!(asks(&independent, Some(0), None) && !asks(&independent, None, None));
+    for (allocation, quota, has_block) in
+        [(Allocation::Ports, None, false), (Allocation::Ports, quota, true), (blocks, None, true)]
+    {
+        let nat = of(Mapping::EndpointDependent, allocation, quota);
+        assert_eq!([asks(&nat, None, None), asks(&nat, None, Some(0))], [!has_block, has_block]);
+    }
+}
+
+/// Where two policies have a subscriber, the first one translates.
+#[test]
+fn another_policy_that_comes_first_translates() {
+    let mut nat = nat();
+    let uses = Uses { number: 7, mapping: Some(0), block: None, is_inbound: false };
+    let keys = (key((INSIDE, 5000), (SERVER, 80)), key((SERVER, 80), (POOL, 1024)));
+    nat.policies[0].exempt = vec![host(SERVER)];
+    assert!(!asks_of(&nat, keys, uses, false), "its packets go as they are");
+    nat.policies[0].exempt.clear();
+    let mut first = super::super::Policy { number: 5, ..self::nat().policies.remove(0) };
+    first.subscribers = vec![host(INSIDE)];
+    nat.policies.insert(0, first);
+    assert!(!asks_of(&nat, keys, uses, false));
+    nat.policies.remove(0);
+    assert!(asks_of(&nat, keys, uses, false));
 }

@@ -47,9 +47,13 @@ fn adopt(all: &[FormerFlow], (now, shift): (u32, u32)) -> (FlowTable, FlowOwner,
             tcp: flow.tcp,
             ..NewFlow::new(flow.key, flow.reply_key)
         };
-        let Past { start, seen, counters } = flow.past;
-        let past =
-            Past { start: start.wrapping_add(shift), seen: seen.wrapping_add(shift), counters };
+        let Past { start, seen, counters, rule } = flow.past;
+        let past = Past {
+            start: start.wrapping_add(shift),
+            seen: seen.wrapping_add(shift),
+            counters,
+            rule,
+        };
         if let Ok(Created::New(id)) = owner.adopt(&new, &past, now.wrapping_add(5)) {
             ids.push(id);
             let entry = owner.entry(id);
@@ -80,6 +84,7 @@ impl Model {
             assert_eq!((flow.reply_key, flow.class), (expected.reply_key, expected.class));
             assert_eq!(Eviction::of(flow.flags), expected.eviction);
             assert_eq!((flow.owner, flow.zone_pair, flow.past.seen), (3, 99, expected.seen));
+            assert_eq!(flow.past.rule, 70_000);
             let bytes = Counters { packets: expected.packets, bytes: expected.bytes };
             assert_eq!(flow.past.counters, [Counters::default(), bytes]);
         }

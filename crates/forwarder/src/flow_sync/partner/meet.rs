@@ -1,0 +1,80 @@
+//! Connections that begin: until the other end has proven that it knows the secret, it is nobody.
+
+use std::cell::Cell;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::Thread;
+use crate::flow_sync::connection::{Connection, End};
+use crate::flow_sync::settings::Settings;
+use crate::flow_sync::socket;
+use crate::flow_sync::walk::Walk;
+
+/// How often it tries to reach a partner.
+const RETRY: Duration = Duration::from_secs(1);
+/// Connections that prove themselves at a time, each for some seconds. Others wait in Linux.
+const PROVING: usize = 4;
+
+impl Thread {
+    /// Begins a connection, or accepts one.
+    pub(super) fn meet(&mut self, now: Instant) -> Result<(), End> {
+        let Settings { local, partner, .. } = self.settings;
+        let is_due = self.tried.is_none_or(|it| now - it >= RETRY);
+        if !self.settings.listens() {
+            if self.connection.is_none() && self.pending.is_empty() && is_due {
+                self.tried = Some(now);
+                let stream = socket::begin(local, partner)?;
+                self.pending.push(Connection::new(stream, true, &self.settings.secret, now));
+            }
+            return Ok(());
+        }
+        if self.listener.is_none() && is_due {
+            self.tried = Some(now);
+            self.listener = Some(socket::accept_at(local)?);
+        }
+        let Some(listener) = self.listener.as_ref().filter(|_| self.pending.len() < PROVING) else {
+            return Ok(());
+        };
+        match listener.accept() {
+            Ok((stream, from)) if from.ip() == partner.ip() => {
+                stream.set_nonblocking(true)?;
+                // The partner has begun anew, or another program of its machine: whoever proves itself is the partner.
+                self.pending.push(Connection::new(stream, false, &self.settings.secret, now));
+            }
+            Ok((_, from)) => {
+                self.state.refused_connections += 1;
+                tracing::debug!("flow sync: {from} is not the partner");
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Lets the other ends of new connections prove that they know the secret. One that does takes the place of the
+    /// former one.
+    pub(super) fn prove_all(&mut self, now: Instant) {
+        for mut pending in std::mem::take(&mut self.pending) {
+            let is_proven = Cell::new(false);
+            let tick = self.tick();
+            match pending.service((now, tick), || !is_proven.get(), |_| is_proven.set(true)) {
+                Err(end) => self.note_end(&end),
+                Ok(()) if pending.is_proven() => self.begin(pending),
+                Ok(()) => self.pending.push(pending),
+            }
+        }
+    }
+
+    /// A connection has a partner.
+    fn begin(&mut self, connection: Connection) {
+        tracing::info!("flow sync: connected to the partner {}", self.settings.partner);
+        self.connection = Some(connection);
+        self.number = self.flows.standby().next_connection();
+        (self.theirs, self.bulk, self.partner_lacks_flows) = (None, 0, false);
+        self.walks.iter_mut().for_each(Walk::restart);
+        self.again.begin();
+        self.state.connections += 1;
+        (self.state.error, self.state.is_bulk_received) = (String::new(), false);
+        self.send_names();
+    }
+}
