@@ -212,6 +212,13 @@ impl FeatureArc {
         self.enabled(interface) != 1 << self.features.len()
     }
 
+    /// Whether any feature but that with this node is on at an interface.
+    pub fn has_others(&self, interface: u32, node: &str) -> bool {
+        let position = self.features.iter().position(|feature| *feature == node);
+        let bit = position.map_or(0, |position| 1 << position);
+        self.enabled(interface) & !bit != 1 << self.features.len()
+    }
+
     /// Gives the feature with this node its argument at an interface: what it needs to know, or 1. With
     /// 0, it is off there. Only the control thread calls this. Returns whether any feature is on there
     /// now.

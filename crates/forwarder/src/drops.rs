@@ -186,9 +186,9 @@ reasons! {
     Nat64QuotedMalformed "nat64-quoted-malformed" "ICMP error about a packet whose headers are wrong";
     Nat64NoChecksum "nat64-no-checksum" "UDP packet without a checksum, which IPv6 needs (RFC 8200): of an IPv6 host, or an IPv4 fragment (RFC 7915)";
     SiitAddress "siit-address" "packet to a mapped address or to the prefix of SIIT whose other address no host can have, or that the prefix does not stand for";
-    SiitSource "siit-source" "IPv6 packet to the prefix of SIIT whose source has no mapping";
+    SiitSource "siit-source" "IPv6 packet to the prefix of SIIT whose source has no mapping, or one to an address that no host can have or that stays IPv4";
     SiitMalformed "siit-malformed" "packet with a cut or wrong header, or too long, which SIIT cannot translate";
-    SiitExtension "siit-extension" "packet with an IPv6 extension header that IPv4 has no counterpart of (RFC 7915)";
+    SiitExtension "siit-extension" "packet with a header that the other family has no counterpart of (RFC 7915): an IPv6 extension header, or a protocol number that means another header there";
     SiitIcmp "siit-icmp" "ICMP message without a counterpart in the other family, or in fragments (RFC 7915)";
     SiitQuoted "siit-quoted" "ICMP error about a packet whose addresses have no mapping, or whose headers are cut or wrong";
     SiitNoChecksum "siit-no-checksum" "UDP packet without a checksum, which IPv6 needs (RFC 8200): of an IPv6 host, or an IPv4 fragment (RFC 7915)";

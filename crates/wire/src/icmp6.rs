@@ -136,6 +136,15 @@ pub const fn is_error(kind: u8) -> bool {
     kind < 128
 }
 
+/// Where in an IPv6 packet the packet begins that an ICMPv6 error quotes, directly behind the header of the error. `None`:
+/// it is no error, its header is cut, or it is a fragment, which quotes what nobody sees as a whole.
+pub fn quoted_at(packet: &[u8]) -> Option<usize> {
+    let upper = ipv6::check(packet).ok()?.upper().ok()?;
+    let is_whole = upper.protocol == protocol::ICMP6 && upper.fragment.is_none();
+    let kind = upper.payload.first_chunk::<LENGTH>().filter(|_| is_whole)?[0];
+    is_error(kind).then_some(upper.offset + LENGTH)
+}
+
 /// Whether `error` about this packet may be sent (RFC 4443 section 2.4 (e)): the packet is no
 /// ICMPv6 error or redirect, and comes from one host; it goes to one host, or the error is one of
 /// the two that answer groups too.

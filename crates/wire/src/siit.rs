@@ -2,6 +2,7 @@
 //! bytes out. Which addresses stand for each other is the caller's matter: it gives both of a packet, and a function
 //! for those of packets that ICMP errors quote.
 
+pub mod faults;
 mod icmp;
 mod mapping;
 mod prefix;
@@ -11,6 +12,7 @@ mod to_ip4;
 mod to_ip6;
 mod upper;
 
+pub use faults::is_host;
 pub use icmp::as_icmp6;
 pub use mapping::Mapping;
 pub use prefix::Prefix;

@@ -81,7 +81,7 @@ impl Capability for Translation {
         nat64::check(of_nat64(&of_policies), all, errors);
         check_counts(&nat, errors);
         nptv6::check(&pairs, errors);
-        siit::check(&stateless, (&of_policies, all), errors);
+        siit::check(&stateless, ((&of_policies, &of_mappings), all), errors);
         outside::check(&of_policies, &pairs, errors);
         translated.desired.nptv6 = nptv6::desired(&pairs);
         translated.desired.siit = siit::desired(&stateless);

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use stoa_api::nat::SIIT_KEPT;
 use stoa_api::v1;
+use stoa_wire::siit::{self, Prefix, faults};
 use stoa_yang::error::ValidationErrors;
 
 use super::nat64;
@@ -30,6 +31,16 @@ pub(super) struct Mapping {
     /// With `is_embedded` the whole prefix in which addresses are.
     ip6: Ipv6Net,
     is_embedded: bool,
+}
+
+impl Mapping {
+    fn plain(&self) -> Option<siit::Mapping> {
+        let (ip4, network) = ((self.ip4.network(), self.ip4.prefix_len()), self.ip6.network());
+        match self.is_embedded {
+            true => siit::Mapping::embedded(ip4, Prefix::new(network, self.ip6.prefix_len())?),
+            false => siit::Mapping::explicit(ip4, (network, self.ip6.prefix_len())),
+        }
+    }
 }
 
 /// A policy without errors.
@@ -130,8 +141,21 @@ fn policy<'a>(
             "Add one, for example eam 192.0.2.1/32 ipv6-prefix 2001:db8:1::1/128, or give a prefix destinations.",
         );
     }
+    refuse_faults(prefix?, &mappings, errors);
     let (id, kept) = (given.id, kept.to_vec());
     Some(Policy { instance, id, vrf, prefix: prefix?, mappings, kept, interface })
+}
+
+/// Refuses mappings that cannot be meant.
+fn refuse_faults(prefix: Ipv6Net, mappings: &[Mapping], errors: &mut ValidationErrors) {
+    let Some(prefix) = Prefix::new(prefix.network(), prefix.prefix_len()) else { return };
+    let numbered = mappings.iter().enumerate();
+    let mut numbered: Vec<_> = numbered.filter_map(|(at, it)| Some((at, it.plain()?))).collect();
+    faults::check(prefix, &mut numbered, |number, fault| {
+        let Mapping { path, is_embedded, .. } = &mappings[number];
+        let leaf = if fault.is_of_ip6() && !is_embedded { "/ipv6-prefix" } else { "" };
+        errors.add(format!("{path}{leaf}"), fault.to_string(), fault.fix());
+    });
 }
 
 /// The prefix for all of IPv4, which is that without destinations, and mappings of destinations to others.
@@ -153,7 +177,7 @@ fn prefixes(
         for destination in &one.destination_ipv4_prefix {
             let text = &destination.ipv4_prefix;
             let path = format!("{path}/destination-ipv4-prefix[ipv4-prefix='{text}']");
-            let ip4 = hosts4(text, &path, errors);
+            let ip4 = prefix4(text, &path, errors);
             mappings.extend(ip4.map(|ip4| Mapping { path, ip4, ip6: net, is_embedded: true }));
         }
     }
@@ -168,29 +192,14 @@ fn prefixes(
     (rest.pop(), mappings)
 }
 
-/// An IPv4 prefix of addresses that hosts can have, or of all.
-fn hosts4(text: &str, path: &str, errors: &mut ValidationErrors) -> Option<Ipv4Net> {
+/// An IPv4 prefix.
+fn prefix4(text: &str, path: &str, errors: &mut ValidationErrors) -> Option<Ipv4Net> {
     let net = text.parse::<Ipv4Net>().ok()?;
-    let first = net.network();
-    let is_right = net.prefix_len() == 0
-        || first.octets()[0] != 0 && !first.is_loopback() && first.octets()[0] < 224;
-    if net.addr() != first || !is_right {
-        let cause = format!("{net} has host bits, or addresses that no host can have");
-        errors.add(
-            path,
-            cause,
-            format!("Use unicast addresses without host bits, such as {}.", example(net)),
-        );
+    if net.addr() != net.network() {
+        errors.add(path, format!("{net} has host bits"), format!("Use {}.", net.trunc()));
         return None;
     }
     Some(net)
-}
-
-/// A prefix that would be right in place of another one.
-fn example(net: Ipv4Net) -> String {
-    let first = net.network();
-    let is_unicast = first.octets()[0] != 0 && !first.is_loopback() && first.octets()[0] < 224;
-    if is_unicast { net.trunc().to_string() } else { "192.0.2.0/24".to_owned() }
 }
 
 /// An explicit mapping (RFC 7757 section 3.2).
@@ -200,7 +209,7 @@ fn explicit(
     errors: &mut ValidationErrors,
 ) -> Option<Mapping> {
     let path = format!("{policy}/eam[ipv4-prefix='{}']", given.ipv4_prefix);
-    let ip4 = hosts4(&given.ipv4_prefix, &path, errors);
+    let ip4 = prefix4(&given.ipv4_prefix, &path, errors);
     let net = given.ipv6_prefix.parse::<Ipv6Net>().ok()?;
     let first = net.network();
     let path6 = format!("{path}/ipv6-prefix");

@@ -18,6 +18,9 @@ pub const ONE_TUNNEL: u16 = 0x10;
 pub const COPY: u16 = 0x40;
 /// A packet of our own whose link-layer header lies in front of its data already, `arg` bytes: no look-up follows.
 pub const FRAMED: u16 = 0x80;
+/// A packet of IPv6 that was one of IPv4 without DF, and is cut into fragments on its way out, as none of our own is:
+/// it has the bit of [`FRAMED`], which others do not have.
+pub const CUT: u16 = FRAMED;
 /// The flow of the packet has counted it already.
 pub const TRACKED: u16 = 0x100;
 /// Its flow was admitted: it passes access lists without a rule.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stoa_engine::Node;
 use stoa_engine::arc::FeatureSpec;
 
+use crate::ip::ip6_translated_fragment;
 use crate::nodes::node;
 use crate::shared::Shared;
 
@@ -42,4 +43,10 @@ pub(super) const fn access_lists(
 /// A feature that measures what an arc costs.
 pub(super) const fn does_nothing(name: &'static str, make: Make) -> Feature {
     passive((name, "does nothing: measures the cost of a feature"), make, &[])
+}
+
+/// The feature behind all others, which have decided about whole packets.
+pub(super) const fn translated_fragment() -> Feature {
+    let what = "cuts long IPv6 packets that were IPv4 packets, once output features have met them";
+    passive((ip6_translated_fragment::NODE, what), ip6_translated_fragment::make, &[])
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use stoa_engine::arc::ArcSpec;
 
-use super::feature::{Feature, access_lists, does_nothing, passive, translation};
+use super::feature::{
+    Feature, access_lists, does_nothing, passive, translated_fragment, translation,
+};
 use super::{
     ETHERNET_INPUT, IP_LOCAL, IP4_INPUT, IP4_ORIGIN, IP4_OUTPUT, IP6_INPUT, IP6_ORIGIN, IP6_OUTPUT,
     PORT_OUTPUT,
@@ -383,6 +385,7 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 &[],
             ),
             does_nothing("ip6-output-noop", noop::make_output6),
+            translated_fragment(),
         ],
         end: "ip6-output-rewrite",
     },

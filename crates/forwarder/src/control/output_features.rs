@@ -10,6 +10,7 @@ use super::forwarder_state::ForwarderState;
 use super::limits::TableFull;
 use crate::acl::zones::OUTPUT_NODES;
 use crate::arcs::ROUTER;
+use crate::ip::ip6_translated_fragment::NODE;
 use crate::ip::mss_clamp;
 use crate::login;
 use crate::nat::OUTPUT_NODE;
@@ -95,6 +96,15 @@ impl ForwarderState {
         for (node, argument) in output_features(desired, self.arguments(index, desired, mtu)) {
             self.shared.set_feature(index, node, argument);
         }
+        self.set_translated_fragment(index);
+    }
+
+    /// Has other output features of an interface meet long packets that were IPv4 packets as a whole. By itself this makes
+    /// no output features: there, packets are cut at once.
+    pub(super) fn set_translated_fragment(&self, index: u32) {
+        let has_others = self.shared.arcs.ip6_output.has_others(index, NODE);
+        let is_on = has_others && (self.has_siit() || self.has_nat64());
+        self.shared.set_feature(index, NODE, is_on.into());
     }
 
     /// The arguments of features at an interface with these MTUs.

@@ -91,7 +91,8 @@ fn error(cause: IcmpCause) -> Error {
         // IPv6 only.
         | IcmpCause::PrefixSubnet
         | IcmpCause::PrefixIdentifier(_)
-        | IcmpCause::NotGlobal => Error::Unreachable(Unreachable::Host),
+        | IcmpCause::NotGlobal
+        | IcmpCause::NotGlobalStateless => Error::Unreachable(Unreachable::Host),
         IcmpCause::Prohibited
         | IcmpCause::RuleProhibited
         | IcmpCause::AclInput

@@ -113,7 +113,8 @@ fn error(cause: IcmpCause, pointer: u32) -> Error {
         | IcmpCause::ZonePair
         | IcmpCause::NoPort
         | IcmpCause::Quota
-        | IcmpCause::NotGlobal => Error::Unreachable(Unreachable::Prohibited),
+        | IcmpCause::NotGlobal
+        | IcmpCause::NotGlobalStateless => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
         IcmpCause::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },

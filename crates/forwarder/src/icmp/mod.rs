@@ -67,6 +67,8 @@ pub enum IcmpCause {
     Login,
     /// The well-known prefix of NAT64 does not stand for the IPv4 address (RFC 6052 section 3.1).
     NotGlobal,
+    /// The same of SIIT.
+    NotGlobalStateless,
 }
 
 impl IcmpCause {
@@ -112,6 +114,7 @@ impl IcmpCause {
             Self::PrefixIdentifier(pointer) => 24 | u32::from(pointer) << 16,
             Self::Login => 25,
             Self::NotGlobal => 26,
+            Self::NotGlobalStateless => 27,
         }
     }
 
@@ -145,6 +148,7 @@ impl IcmpCause {
             24 => Self::PrefixIdentifier(value),
             25 => Self::Login,
             26 => Self::NotGlobal,
+            27 => Self::NotGlobalStateless,
             _ => Self::NoRoute,
         }
     }
@@ -179,6 +183,7 @@ impl IcmpCause {
             Self::PrefixSubnet | Self::PrefixIdentifier(_) => Drop::Nptv6Unmappable,
             Self::Login => Drop::LoginRequired,
             Self::NotGlobal => Drop::Nat64Address,
+            Self::NotGlobalStateless => Drop::SiitAddress,
         }
     }
 }
@@ -217,6 +222,7 @@ mod tests {
             IcmpCause::PrefixIdentifier(24),
             IcmpCause::Login,
             IcmpCause::NotGlobal,
+            IcmpCause::NotGlobalStateless,
         ];
         for cause in all {
             assert_eq!(IcmpCause::of(cause.code()), cause);

@@ -88,7 +88,7 @@ pub(super) fn next_edge(head: Option<AdjacencyHead>) -> u16 {
 ///
 /// The last fragment, and the packet until then, stand for what the interface received. The others are
 /// copies, so that a packet counts once as dropped there, however many of its fragments are.
-pub(crate) fn send(
+pub(super) fn send(
     cx: &mut Context<'_>,
     vector: &Vector,
     (lane, edge): (usize, u16),

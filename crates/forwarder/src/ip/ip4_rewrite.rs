@@ -56,7 +56,7 @@ impl Family for Ip4 {
         header[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 
-    fn may_fragment(packet: &[u8], _own: bool) -> bool {
+    fn may_fragment(packet: &[u8], _flags: u16) -> bool {
         packet.get(6).is_some_and(|flags| flags & DONT_FRAGMENT == 0)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stoa_engine::arc::FeatureArc;
 use stoa_engine::counters::AdjacencyCounters;
+use stoa_engine::vector::flags;
 use stoa_engine::{Node, Vector};
 use stoa_tables::adjacency::AdjacencyLine;
 
@@ -50,9 +51,9 @@ impl Family for Ip6 {
         header[Self::TTL] -= 1;
     }
 
-    /// Only the source of a packet fragments it (RFC 8200 5).
-    fn may_fragment(_packet: &[u8], own: bool) -> bool {
-        own
+    /// Only the source of a packet fragments it (RFC 8200 5), or who translates one of IPv4 (RFC 7915 section 4).
+    fn may_fragment(_packet: &[u8], flags: u16) -> bool {
+        flags & (flags::OWN | flags::CUT) != 0
     }
 
     #[cfg(target_arch = "x86_64")]

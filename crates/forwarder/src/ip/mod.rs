@@ -29,6 +29,7 @@ pub mod ip6_input;
 pub mod ip6_local;
 pub mod ip6_lookup;
 pub mod ip6_rewrite;
+pub mod ip6_translated_fragment;
 pub mod ip6_validate;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -69,7 +70,7 @@ mod rewrite_places_avx512;
 mod rewrite_wide_avx2;
 
 pub(crate) use header_words::load_addresses;
-pub(crate) use ip4_fragment::send as send_piece;
+pub(crate) use ip6_fragment::cut as cut6;
 pub(crate) use ip6_input::route as route6;
 
 use stoa_engine::vector::{Column, LaneSet};

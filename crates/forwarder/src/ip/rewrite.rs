@@ -73,8 +73,8 @@ pub trait Family: Send + 'static {
     /// Decrements the TTL, which is at least 2.
     fn decrement_ttl(header: &mut [u8; HEADER]);
 
-    /// Whether a packet that exceeds the MTU can be fragmented; `own`: it is generated locally.
-    fn may_fragment(packet: &[u8], own: bool) -> bool;
+    /// Whether a packet with these flags that exceeds the MTU can be fragmented.
+    fn may_fragment(packet: &[u8], flags: u16) -> bool;
 
     /// [`Stage::rewrite_uniform`] with AVX-512: rewrites the lanes of the fast path and returns the others. The
     /// kind byte of their adjacency is `sends`.

@@ -74,7 +74,7 @@ fn back_to_ip6(of: &Counterparts<'_>, vector: &mut Vector, lane: usize) -> Resul
     let ends = ends4(vector.bytes(lane)).and_then(|it| of.ends6(it));
     let ends = ends.ok_or(Fate::Drop(Drop::Nat64Address))?;
     let length = to_ip6(vector.bytes(lane), (of, ends), &mut scratch)?;
-    replace(vector, lane, scratch.get(..length).unwrap_or(&[]))
+    Ok(replace(vector, lane, scratch.get(..length).unwrap_or(&[]))?)
 }
 
 /// The packet to a stand-in, as NAT44 has left it.

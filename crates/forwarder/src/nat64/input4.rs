@@ -216,6 +216,6 @@ impl Input {
         let length = to_ip6(bytes, (&of, ends), &mut self.scratch)?;
         let packet = self.scratch.get(..length).unwrap_or(&[]);
         let mark = |vector: &mut Vector| cross(vector, lane, flags::ADMITTED);
-        go_on(cx, (shared, id), (vector, lane), (packet, former), mark)
+        Ok(go_on(cx, (shared, id), (vector, lane), (packet, former), mark)?)
     }
 }

@@ -9,14 +9,14 @@ use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::siit::{Ends6, Prefix};
-use stoa_wire::{icmp6, ipv6, protocol};
+use stoa_wire::{icmp6, protocol};
 
 use super::hosts::NoStandIn;
 use super::identifications::Identifier;
 use super::lanes::{
     Counterparts, Fate, Scratch, cross, cross_all, ends6, for_each, scratch, to_ip4,
 };
-use super::plain::{New4, has_plain, shrink_all};
+use super::plain::{New4, select_plain6, shrink_all};
 use super::{ERROR6, INPUT6_NODE, Nat64, TO_FLOWS, is_host4, is_translatable};
 use crate::acl::flow_vrf;
 use crate::arcs::{self, IP6_INPUT};
@@ -29,8 +29,6 @@ use crate::ip::load_addresses;
 use crate::nat::goes_on;
 use crate::shared::Shared;
 
-/// Types of ICMPv6 below this one are errors (RFC 4443 section 2.1).
-const FIRST_QUERY: u8 = 128;
 /// Of the router itself, and in frames to groups.
 const OTHERS: u16 = flags::OWN | flags::MULTICAST;
 
@@ -157,7 +155,7 @@ impl Input {
     fn shrink_plain(&mut self, cx: &Context<'_>, vector: &mut Vector, here: &LaneSet) -> LaneSet {
         let kernel = self.shared.kernel;
         fields::of(kernel, vector, Packets::Ip6);
-        let (mut left, mut plain) = (here.clone(), self.plain(vector, here));
+        let (mut left, mut plain) = (here.clone(), select_plain6(vector, here, &mut self.differs));
         if let Some(first) = plain.clone().lowest() {
             self.identifier.reserve(&self.shared.identifications, plain.count() as u64);
             plain.remove_all(&self.find_ends(cx, vector, (&plain, first)));
@@ -167,19 +165,6 @@ impl Input {
         }
         left.remove_all(&plain);
         left
-    }
-
-    /// The plain lanes among some that go on.
-    fn plain(&mut self, vector: &Vector, here: &LaneSet) -> LaneSet {
-        let lanes = vector.len();
-        let Some(fields) = vector.known_fields() else { return LaneSet::first_of(0) };
-        let columns = fields.kind[..lanes].iter().zip(&fields.place[..lanes]);
-        let columns = columns.zip(&vector.next[..lanes]);
-        for (other, ((kind, place), next)) in self.differs[..lanes].iter_mut().zip(columns) {
-            let is_plain = has_plain(*kind, *place, ipv6::LENGTH) & goes_on(*next);
-            *other = u32::from(!is_plain);
-        }
-        here.clone().take_equal(&self.differs, 0)
     }
 
     /// Finds the addresses that plain lanes get if their host is known; returns the others.
@@ -307,10 +292,5 @@ fn quoted(bytes: &[u8]) -> Option<Ends6> {
 #[cold]
 #[inline(never)]
 fn quoted_by_error(bytes: &[u8]) -> Option<Ends6> {
-    let view = ipv6::check(bytes).ok()?;
-    let upper = view.upper().ok()?;
-    let is_error = upper.protocol == protocol::ICMP6
-        && upper.fragment.is_none()
-        && upper.payload.first().is_some_and(|kind| *kind < FIRST_QUERY);
-    ends6(upper.payload.get(icmp6::LENGTH..).filter(|_| is_error)?)
+    ends6(bytes.get(icmp6::quoted_at(bytes)?..)?)
 }

@@ -102,7 +102,7 @@ pub(crate) fn to_ip4(
     let quoted = |ends| of.ends4(ends);
     let bytes = vector.bytes(lane);
     let length = siit::to_ip4(bytes, (ends, identification), quoted, scratch)?;
-    replace(vector, lane, scratch.get(..length).unwrap_or(&[]))
+    Ok(replace(vector, lane, scratch.get(..length).unwrap_or(&[]))?)
 }
 
 /// Makes an IPv6 packet between `ends` of an IPv4 lane in the scratch; returns its length.
@@ -116,10 +116,13 @@ pub(crate) fn to_ip6(
 }
 
 /// Gives a lane other data, of another family: it is a packet that no node before has seen.
-pub(crate) fn replace(vector: &mut Vector, lane: usize, data: &[u8]) -> Result<(), Fate> {
+///
+/// # Errors
+/// [`Refused::TooLong`]: it does not fit into the buffer.
+pub(crate) fn replace(vector: &mut Vector, lane: usize, data: &[u8]) -> Result<(), Refused> {
     let buffer = vector.buffer_mut(lane);
     let place = buffer.get_mut(HEADROOM..).and_then(|it| it.get_mut(..data.len()));
-    place.ok_or(Fate::Drop(Drop::Nat64Malformed))?.copy_from_slice(data);
+    place.ok_or(Refused::TooLong)?.copy_from_slice(data);
     (vector.offset[lane], vector.length[lane]) = (HEADROOM as u16, data.len() as u16);
     vector.forget_flow();
     Ok(())

@@ -27,6 +27,8 @@ pub use errors::{former_cause, turn_back};
 pub use input4::make_input4;
 pub use input6::make_input6;
 
+pub(crate) use stoa_wire::siit::is_host as is_host4;
+
 use std::net::Ipv4Addr;
 
 use stoa_engine::vector::{DROP, flags};
@@ -165,11 +167,6 @@ pub fn all_forwarded(vector: &mut Vector, next: Next) -> Next {
 fn is_outside(shared: &Shared, adjacency: u32) -> bool {
     let line = shared.adjacencies.get(adjacency);
     line.is_some_and(|it| shared.attributes.flags_of(it.head().interface()) & NAT64 != 0)
-}
-
-/// Whether an IPv4 address can be that of a host (RFC 1122 section 3.2.1.3).
-pub(crate) fn is_host4(address: Ipv4Addr) -> bool {
-    !matches!(address.octets()[0], 0 | 127 | 224..) && !address.is_link_local()
 }
 
 /// Whether packets to an IPv4 address are translated.

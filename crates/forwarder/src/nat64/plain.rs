@@ -14,6 +14,7 @@ use stoa_wire::{ipv4, ipv6};
 
 use crate::flow::fields::{Kind, Place};
 use crate::kernel::Kernel;
+use crate::nat::goes_on;
 
 /// Bits of [`Kind`] of fragments and malformed packets.
 const OTHERS: u32 = Kind::FIRST | Kind::LATER | (7 * Kind::MALFORMED);
@@ -71,6 +72,20 @@ impl New6 {
 pub(crate) fn sum_of(address: u128) -> u32 {
     let words = [address >> 96, address >> 64, address >> 32, address];
     folded(words.iter().map(|it| u64::from(*it as u32)).sum()).into()
+}
+
+/// The [plain](has_plain) lanes among some IPv6 lanes that go on along their arc; changes the column `others`.
+#[inline(always)]
+pub(crate) fn select_plain6(vector: &Vector, some: &LaneSet, others: &mut Column<u32>) -> LaneSet {
+    let lanes = vector.len();
+    let Some(fields) = vector.known_fields() else { return LaneSet::first_of(0) };
+    let columns = fields.kind[..lanes].iter().zip(&fields.place[..lanes]);
+    let columns = columns.zip(&vector.next[..lanes]);
+    for (other, ((kind, place), next)) in others[..lanes].iter_mut().zip(columns) {
+        let is_plain = has_plain(*kind, *place, ipv6::LENGTH) & goes_on(*next);
+        *other = u32::from(!is_plain);
+    }
+    some.clone().take_equal(others, 0)
 }
 
 /// Makes IPv6 packets of [plain](has_plain) IPv4 lanes; returns those that it cannot, which stay as they are. Columns

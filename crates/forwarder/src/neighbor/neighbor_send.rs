@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use crate::shared::Shared;
@@ -28,6 +29,10 @@ impl Node for NeighborSend {
             let is_current = line.is_some_and(|line| line.context() == u64::from(vector.arg[lane]));
             let is_ip4 = vector.bytes(lane).first().is_some_and(|byte| byte >> 4 == 4);
             vector.next[lane] = u16::from(!is_ip4) + if is_current { 0 } else { 2 };
+            // A look-up knows the bit as that of another flag.
+            if !is_current && vector.flags[lane] & flags::OWN == 0 {
+                vector.flags[lane] &= !flags::CUT;
+            }
         }
         Next::Lanes
     }

@@ -1,6 +1,6 @@
 //! Addresses of packets, and of packets that ICMPv6 errors quote. The sums stay the same, so checksums do.
 
-use stoa_wire::{ipv6, protocol};
+use stoa_wire::{icmp6, ipv6, protocol};
 
 /// Where the source of an IPv6 header is.
 pub(super) const SOURCE: usize = 8;
@@ -8,10 +8,6 @@ pub(super) const SOURCE: usize = 8;
 pub(super) const DESTINATION: usize = 24;
 /// The byte of the next header.
 const NEXT_HEADER: usize = 6;
-/// Bytes of an ICMPv6 error before the packet that it quotes.
-const ICMP_HEADER: usize = 8;
-/// Types below this one are errors (RFC 4443 section 2.1).
-const FIRST_QUERY: u8 = 128;
 
 /// The address at an offset; 0 where the bytes end before.
 #[inline(always)]
@@ -47,13 +43,7 @@ pub(super) fn may_be_error(bytes: &[u8]) -> bool {
 #[cold]
 #[inline(never)]
 pub(super) fn quoted(bytes: &[u8]) -> Option<usize> {
-    let view = ipv6::check(bytes).ok()?;
-    let upper = view.upper().ok()?;
-    let is_error = upper.protocol == protocol::ICMP6
-        && upper.fragment.is_none()
-        && upper.payload.first().is_some_and(|kind| *kind < FIRST_QUERY);
-    let at = upper.offset + ICMP_HEADER;
-    (is_error && bytes.len() >= at + ipv6::LENGTH).then_some(at)
+    icmp6::quoted_at(bytes).filter(|at| bytes.len() >= at + ipv6::LENGTH)
 }
 
 #[cfg(test)]

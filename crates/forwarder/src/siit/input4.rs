@@ -11,8 +11,8 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::siit::{GROWTH, Prefix, to_ip6};
 use stoa_wire::{ipv4, ipv6};
 
-use super::lanes::{fate, mark, mark_all};
-use super::{Domain, ERROR4, INPUT4_NODE, Siit, TO_LOOKUP6};
+use super::lanes::{Of, count_all, fate, mark, mark_all};
+use super::{Domain, ERROR4, INPUT4_NODE, TO_LOOKUP6};
 use crate::arcs::{self, IP4_INPUT};
 use crate::attributes::interface_flags::FORWARD4;
 use crate::drops::Drop;
@@ -21,7 +21,7 @@ use crate::flow::fields;
 use crate::ip::header_words;
 use crate::nat::goes_on;
 use crate::nat64::is_host4;
-use crate::nat64::lanes::{Fate, Scratch, ends4, for_each, scratch};
+use crate::nat64::lanes::{Fate, Scratch, ends4, scratch};
 use crate::nat64::pieces::{Former, go_on, is_whole};
 use crate::nat64::plain::{New6, grow_all, has_plain, sum_of};
 use crate::shared::Shared;
@@ -51,22 +51,6 @@ struct Input {
     /// 0 for lanes to mapped addresses.
     others: Column<u32>,
     new: Box<New6>,
-}
-
-/// What an interface translates.
-#[derive(Clone, Copy)]
-struct Of<'a> {
-    interface: u32,
-    domain: Option<&'a Domain>,
-    forwards: bool,
-}
-
-impl<'a> Of<'a> {
-    fn new(shared: &Shared, table: &'a Siit, interface: u32) -> Self {
-        let domain = table.of_vrf(shared.attributes.vrf_of(interface));
-        let forwards = shared.attributes.flags_of(interface) & FORWARD4 != 0;
-        Self { interface, domain, forwards }
-    }
 }
 
 /// What the last lane was: most lanes have the destination of one before them.
@@ -110,11 +94,12 @@ impl Input {
         let (lanes, shared) = (vector.len(), &*self.shared);
         let table = shared.siit.read(reader);
         header_words::load(shared.kernel, vector, [16], [&mut *self.destinations]);
-        let mut of = Of::new(shared, table, vector.rx_if[0]);
+        let mut of = Of::new(shared, table, (vector.rx_if[0], FORWARD4));
         let mut last = Last::default();
         for lane in 0..lanes {
             if vector.rx_if[lane] != of.interface {
-                (of, last) = (Of::new(shared, table, vector.rx_if[lane]), Last::default());
+                (of, last) =
+                    (Of::new(shared, table, (vector.rx_if[lane], FORWARD4)), Last::default());
             }
             let to = self.destinations[lane];
             if to != last.to {
@@ -135,7 +120,7 @@ impl Input {
         let mut done = self.plain(cx.reader, vector, here);
         if !done.is_empty() {
             done.remove_all(&grow_all(self.shared.kernel, vector, &done, &self.new));
-            self.count(cx.reader, vector, &done);
+            count_all((&self.shared, cx.reader), (vector, &done), (self.worker, true));
             mark_all(vector, &done, TO_LOOKUP6);
         }
         left.remove_all(&done);
@@ -147,11 +132,11 @@ impl Input {
         let (lanes, shared) = (vector.len(), &*self.shared);
         let table = shared.siit.read(reader);
         let Some(fields) = vector.known_fields() else { return LaneSet::first_of(0) };
-        let mut of = Of::new(shared, table, vector.rx_if[0]);
+        let mut of = Of::new(shared, table, (vector.rx_if[0], FORWARD4));
         let mut of_all: Option<Prefix> = None;
         for lane in 0..lanes {
             if vector.rx_if[lane] != of.interface {
-                of = Of::new(shared, table, vector.rx_if[lane]);
+                of = Of::new(shared, table, (vector.rx_if[lane], FORWARD4));
             }
             let prefix = of.domain.filter(|_| of.forwards).map(|it| it.prefix);
             let source = Ipv4Addr::from_bits(fields.source[0][lane]);
@@ -170,28 +155,11 @@ impl Input {
         here.clone().take_equal(&self.others, 0)
     }
 
-    /// Counts lanes that have become IPv6 packets, by domain.
-    fn count(&self, reader: &Reader, vector: &Vector, lanes: &LaneSet) {
-        let table = self.shared.siit.read(reader);
-        let (mut of, mut sum) = (Of::new(&self.shared, table, u32::MAX), (0, 0));
-        let write =
-            |of: Of<'_>, sum| of.domain.iter().for_each(|it| it.count(self.worker, true, sum));
-        for_each(lanes, vector.len(), |lane| {
-            if vector.rx_if[lane] != of.interface {
-                write(of, std::mem::take(&mut sum));
-                of = Of::new(&self.shared, table, vector.rx_if[lane]);
-            }
-            let length = u64::from(vector.length[lane]).saturating_sub(GROWTH as u64);
-            sum = (sum.0 + 1, sum.1 + length);
-        });
-        write(of, sum);
-    }
-
     /// Translates any other lane, and sets where it goes.
     #[inline(never)]
     fn lane(&mut self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize) {
         let shared = &*self.shared;
-        let of = Of::new(shared, shared.siit.read(cx.reader), vector.rx_if[lane]);
+        let of = Of::new(shared, shared.siit.read(cx.reader), (vector.rx_if[lane], FORWARD4));
         let Some(domain) = of.domain else { return };
         if !of.forwards {
             vector.next[lane] = Drop::Ip4NotForwarding.next();
@@ -231,5 +199,6 @@ fn translate(
     // What an error quotes has come from the host.
     let length = to_ip6(bytes, ends, |it| domain.sent6(it), scratch).map_err(fate)?;
     let packet = scratch.get(..length).unwrap_or(&[]);
-    go_on(cx, (shared, domain.vrf), (vector, lane), (packet, former), |it| mark(it, lane))
+    let mark = |vector: &mut Vector| mark(vector, lane);
+    go_on(cx, (shared, domain.vrf), (vector, lane), (packet, former), mark).map_err(fate)
 }

@@ -1,18 +1,18 @@
 //! `ip6-siit-input`: makes IPv4 packets of received IPv6 packets to the prefix of their VRF. Their source has a
 //! mapping. A packet to another mapped address stays an IPv6 packet: it gets both translations at once (hairpin).
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use stoa_engine::arc::ArcHook;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
-use stoa_wire::ipv6;
+use stoa_wire::icmp6::{self, kind::PACKET_TOO_BIG};
 use stoa_wire::siit::{to_ip4, to_ip6};
 
-use super::lanes::{fate, is_error6, mark, mark_all};
-use super::{Domain, ERROR6, INPUT6_NODE, Siit, TO_LOOKUP4, TO_LOOKUP6_AGAIN};
+use super::lanes::{Of, count_all, fate, mark, mark_all};
+use super::{Domain, ERROR6, INPUT6_NODE, TO_LOOKUP4, TO_LOOKUP6_AGAIN};
 use crate::arcs::{self, IP6_INPUT};
 use crate::attributes::interface_flags::FORWARD6;
 use crate::drops::Drop;
@@ -24,7 +24,8 @@ use crate::nat::goes_on;
 use crate::nat64::identifications::Identifier;
 use crate::nat64::is_host4;
 use crate::nat64::lanes::{Fate, Scratch, ends6, for_each, replace, scratch};
-use crate::nat64::plain::{New4, has_plain, shrink_all};
+use crate::nat64::plain::{New4, select_plain6, shrink_all};
+use crate::punt::Class;
 use crate::shared::Shared;
 
 /// Of the router itself, and in frames to groups.
@@ -57,21 +58,7 @@ struct Input {
     identifier: Identifier,
 }
 
-/// What an interface translates.
-#[derive(Clone, Copy)]
-struct Of<'a> {
-    interface: u32,
-    domain: Option<&'a Domain>,
-    forwards: bool,
-}
-
-impl<'a> Of<'a> {
-    fn new(shared: &Shared, table: &'a Siit, interface: u32) -> Self {
-        let domain = table.of_vrf(shared.attributes.vrf_of(interface));
-        let forwards = shared.attributes.flags_of(interface) & FORWARD6 != 0;
-        Self { interface, domain, forwards }
-    }
-
+impl Of<'_> {
     /// The IPv4 addresses of a packet that leaves as an IPv4 packet.
     fn ends(&self, source: u128, destination: u128) -> Option<(u32, u32)> {
         let domain = self.domain.filter(|_| self.forwards)?;
@@ -124,11 +111,11 @@ impl Input {
         let (lanes, shared) = (vector.len(), &*self.shared);
         let table = shared.siit.read(reader);
         load_addresses::<24>(shared.kernel, vector, &mut self.destinations);
-        let mut of = Of::new(shared, table, vector.rx_if[0]);
+        let mut of = Of::new(shared, table, (vector.rx_if[0], FORWARD6));
         let columns = self.differs[..lanes].iter_mut().zip(&self.destinations[..lanes]);
         for (lane, (value, destination)) in columns.enumerate() {
             if vector.rx_if[lane] != of.interface {
-                of = Of::new(shared, table, vector.rx_if[lane]);
+                of = Of::new(shared, table, (vector.rx_if[lane], FORWARD6));
             }
             let is_other = of.domain.is_none_or(|it| {
                 let is_outside = destination & it.prefix.fixed() != it.prefix.network().to_bits();
@@ -143,30 +130,17 @@ impl Input {
     fn shrink_plain(&mut self, cx: &Context<'_>, vector: &mut Vector, here: &LaneSet) -> LaneSet {
         let kernel = self.shared.kernel;
         fields::of(kernel, vector, Packets::Ip6);
-        let (mut left, mut plain) = (here.clone(), self.plain(vector, here));
+        let (mut left, mut plain) = (here.clone(), select_plain6(vector, here, &mut self.differs));
         if let Some(first) = plain.clone().lowest() {
             self.identifier.reserve(&self.shared.identifications, plain.count() as u64);
             plain.remove_all(&self.find_ends(cx, vector, (&plain, first)));
             plain.remove_all(&shrink_all(kernel, vector, &plain, &self.new));
-            self.count(cx.reader, vector, &plain);
+            count_all((&self.shared, cx.reader), (vector, &plain), (self.worker, false));
             mark_all(vector, &plain, TO_LOOKUP4);
             vector.forget_hash();
         }
         left.remove_all(&plain);
         left
-    }
-
-    /// The plain lanes among some that go on.
-    fn plain(&mut self, vector: &Vector, here: &LaneSet) -> LaneSet {
-        let lanes = vector.len();
-        let Some(fields) = vector.known_fields() else { return LaneSet::first_of(0) };
-        let columns = fields.kind[..lanes].iter().zip(&fields.place[..lanes]);
-        let columns = columns.zip(&vector.next[..lanes]);
-        for (other, ((kind, place), next)) in self.differs[..lanes].iter_mut().zip(columns) {
-            let is_plain = has_plain(*kind, *place, ipv6::LENGTH) & goes_on(*next);
-            *other = u32::from(!is_plain);
-        }
-        here.clone().take_equal(&self.differs, 0)
     }
 
     /// Finds the addresses that plain lanes get; returns those that get none.
@@ -181,11 +155,12 @@ impl Input {
         let table = shared.siit.read(cx.reader);
         let mut others = LaneSet::first_of(0);
         let Some(fields) = vector.known_fields() else { return plain.clone() };
-        let (mut of, mut last) = (Of::new(shared, table, vector.rx_if[first]), Last::default());
+        let (mut of, mut last) =
+            (Of::new(shared, table, (vector.rx_if[first], FORWARD6)), Last::default());
         let [a, b, c, d] = &fields.source;
         for_each(plain, vector.len(), |lane| {
             if vector.rx_if[lane] != of.interface {
-                of = Of::new(shared, table, vector.rx_if[lane]);
+                of = Of::new(shared, table, (vector.rx_if[lane], FORWARD6));
                 last = Last::default();
             }
             let (source, to) = ([a[lane], b[lane], c[lane], d[lane]], destinations[lane]);
@@ -204,28 +179,11 @@ impl Input {
         others
     }
 
-    /// Counts lanes that have become IPv4 packets, by domain.
-    fn count(&self, reader: &Reader, vector: &Vector, lanes: &LaneSet) {
-        let table = self.shared.siit.read(reader);
-        let (mut of, mut sum) = (Of::new(&self.shared, table, u32::MAX), (0, 0));
-        let write =
-            |of: Of<'_>, sum| of.domain.iter().for_each(|it| it.count(self.worker, false, sum));
-        for_each(lanes, vector.len(), |lane| {
-            if vector.rx_if[lane] != of.interface {
-                write(of, std::mem::take(&mut sum));
-                of = Of::new(&self.shared, table, vector.rx_if[lane]);
-            }
-            let length = u64::from(vector.length[lane]) + stoa_wire::siit::GROWTH as u64;
-            sum = (sum.0 + 1, sum.1 + length);
-        });
-        write(of, sum);
-    }
-
     /// Translates any other lane, and sets where it goes.
     #[inline(never)]
     fn translate_lane(&mut self, cx: &Context<'_>, vector: &mut Vector, lane: usize) {
         let Self { shared, scratch, identifier, worker, .. } = self;
-        let of = Of::new(shared, shared.siit.read(cx.reader), vector.rx_if[lane]);
+        let of = Of::new(shared, shared.siit.read(cx.reader), (vector.rx_if[lane], FORWARD6));
         let Some(domain) = of.domain else { return };
         if !of.forwards {
             vector.next[lane] = Drop::Ip6NotForwarding.next();
@@ -233,22 +191,23 @@ impl Input {
         }
         let length = u64::from(vector.length[lane]);
         identifier.reserve(&shared.identifications, 1);
-        vector.next[lane] = match translate(domain, (&mut *vector, lane), identifier, scratch) {
-            Ok(next) => {
-                domain.count(*worker, false, (1, length));
-                next
-            }
-            Err(Fate::Drop(reason)) => reason.next(),
-            Err(Fate::Answer(cause)) => {
-                vector.arg[lane] = cause.code();
-                ERROR6
-            }
-        };
+        vector.next[lane] =
+            match translate((cx, shared, domain), (&mut *vector, lane), identifier, scratch) {
+                Ok(next) => {
+                    domain.count(*worker, false, (1, length));
+                    next
+                }
+                Err(Fate::Drop(reason)) => reason.next(),
+                Err(Fate::Answer(cause)) => {
+                    vector.arg[lane] = cause.code();
+                    ERROR6
+                }
+            };
     }
 }
 
 fn translate(
-    domain: &Domain,
+    (cx, shared, domain): (&Context<'_>, &Shared, &Domain),
     (vector, lane): (&mut Vector, usize),
     identifier: &mut Identifier,
     [first, second]: &mut [Box<Scratch>; 2],
@@ -258,11 +217,14 @@ fn translate(
     let to = domain.prefix.extract(ends.1).filter(|it| is_host4(*it));
     let to = to.ok_or(Fate::Drop(Drop::SiitAddress))?;
     if !domain.prefix.may_have(to) {
-        return Err(Fate::Answer(IcmpCause::NotGlobal));
+        return Err(Fate::Answer(IcmpCause::NotGlobalStateless));
     }
-    let of_router = || domain.error_source.filter(|_| is_error6(bytes));
-    let source = domain.sender4(ends.0.to_bits()).or_else(of_router);
-    let source = source.ok_or(Fate::Drop(Drop::SiitSource))?;
+    let source = match domain.sender4(ends.0.to_bits()) {
+        Some(source) => source,
+        None => {
+            of_router(domain, bytes, |class| shared.policers.admit(cx, class, vector.rx_if[lane]))?
+        }
+    };
     let identification = identifier.next(identifier.offset(to.to_bits()));
     // What an error quotes has come to the host.
     let quoted = |it| domain.received4(it);
@@ -284,4 +246,20 @@ fn translate(
     mark(vector, lane);
     vector.flags[lane] &= !(flags::CROSSED | flags::TRANSLATED);
     Ok(TO_LOOKUP6_AGAIN)
+}
+
+/// The source of an ICMP error of a router without a mapping: an address of this router, so that its policers admit it
+/// (RFC 6791 section 4, RFC 4443 section 2.4 (f)).
+#[cold]
+#[inline(never)]
+fn of_router(
+    domain: &Domain,
+    bytes: &[u8],
+    admits: impl FnOnce(Class) -> bool,
+) -> Result<Ipv4Addr, Fate> {
+    let source = domain.error_source.zip(icmp6::quoted_at(bytes));
+    let (source, quoted) = source.ok_or(Fate::Drop(Drop::SiitSource))?;
+    let is_too_big = bytes.get(quoted - icmp6::LENGTH) == Some(&PACKET_TOO_BIG);
+    let class = if is_too_big { Class::TooBig } else { Class::Error };
+    if admits(class) { Ok(source) } else { Err(Fate::Drop(Drop::IcmpLimited)) }
 }

@@ -1,13 +1,58 @@
 //! Lanes that are translated without state.
 
+use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags;
 use stoa_engine::{Vector, vector::LaneSet};
-use stoa_wire::siit::Refused;
-use stoa_wire::{icmp6, ipv6, protocol};
+use stoa_wire::siit::{GROWTH, Refused};
 
+use super::{Domain, Siit};
 use crate::drops::Drop;
 use crate::icmp::IcmpCause;
-use crate::nat64::lanes::{Fate, cross, cross_all};
+use crate::nat64::lanes::{Fate, cross, cross_all, for_each};
+use crate::shared::Shared;
+
+/// What an interface translates.
+#[derive(Clone, Copy)]
+pub(super) struct Of<'a> {
+    pub(super) interface: u32,
+    pub(super) domain: Option<&'a Domain>,
+    pub(super) forwards: bool,
+}
+
+impl<'a> Of<'a> {
+    /// `forward`: the flag of interfaces that forward the family.
+    #[inline(always)]
+    pub(super) fn new(shared: &Shared, table: &'a Siit, (interface, forward): (u32, u32)) -> Self {
+        let domain = table.of_vrf(shared.attributes.vrf_of(interface));
+        let forwards = shared.attributes.flags_of(interface) & forward != 0;
+        Self { interface, domain, forwards }
+    }
+}
+
+/// Counts lanes that have changed their family, by domain: packets to mapped hosts (`is_in`) or from them.
+#[inline(always)]
+pub(super) fn count_all(
+    (shared, reader): (&Shared, &Reader),
+    (vector, lanes): (&Vector, &LaneSet),
+    (worker, is_in): (usize, bool),
+) {
+    let table = shared.siit.read(reader);
+    let (mut interface, mut domain, mut sum) = (u32::MAX, None::<&Domain>, (0, 0));
+    let write = |domain: Option<&Domain>, sum| {
+        domain.into_iter().for_each(|it| it.count(worker, is_in, sum));
+    };
+    let growth = if is_in { -(GROWTH as i64) } else { GROWTH as i64 };
+    for_each(lanes, vector.len(), |lane| {
+        if vector.rx_if[lane] != interface {
+            write(domain, std::mem::take(&mut sum));
+            interface = vector.rx_if[lane];
+            domain = table.of_vrf(shared.attributes.vrf_of(interface));
+        }
+        let length = u64::from(vector.length[lane]).saturating_add_signed(growth);
+        sum = (sum.0 + 1, sum.1 + length);
+    });
+    write(domain, sum);
+}
 
 /// What becomes of a packet without a translation.
 pub(super) fn fate(refused: Refused) -> Fate {
@@ -35,20 +80,4 @@ pub(super) fn mark_all(vector: &mut Vector, some: &LaneSet, next: u16) {
     for lane in some.iter() {
         vector.flags[lane] |= flags::STATELESS | flags::TRANSLATED;
     }
-}
-
-/// Types of ICMPv6 below this one are errors (RFC 4443 section 2.1).
-const FIRST_QUERY: u8 = 128;
-
-/// Whether a packet is an ICMPv6 error.
-#[cold]
-#[inline(never)]
-pub(super) fn is_error6(bytes: &[u8]) -> bool {
-    let Ok(view) = ipv6::check(bytes) else { return false };
-    view.upper().is_ok_and(|it| {
-        it.protocol == protocol::ICMP6
-            && it.fragment.is_none()
-            && it.payload.len() >= icmp6::LENGTH
-            && it.payload.first().is_some_and(|kind| *kind < FIRST_QUERY)
-    })
 }

@@ -1,5 +1,6 @@
 //! SIIT: both directions between mapped hosts and IPv4, hairpin, what is kept and what is refused.
 
+mod beside;
 mod errors;
 mod rules;
 
@@ -201,7 +202,7 @@ fn hosts_without_a_mapping_and_addresses_of_no_host_are_refused() {
     refused(&mut lab, 2, &ask(), "siit-address");
     let there = Prefix::WELL_KNOWN.embed(host4(2));
     lab.send("west", [packet_from(1, &udp_ports(host6(1), there, (1, 2), b"x"))]);
-    lab.assert_dropped(&[("nat64-address", 1)]);
+    lab.assert_dropped(&[("siit-address", 1)]);
     assert_eq!(lab.only("west").icmp, Some((1, 1)));
 }
 

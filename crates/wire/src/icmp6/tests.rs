@@ -122,3 +122,28 @@ proptest! {
         prop_assert_eq!(check(&out[..length], &pseudo).unwrap().echo(), Some(echo));
     }
 }
+
+/// A packet with this data behind its IPv6 header.
+fn packet(next_header: u8, data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; ipv6::LENGTH];
+    ipv6::Builder::new(HOST, OTHER, next_header).build(&mut bytes, data.len()).unwrap();
+    [&bytes, data].concat()
+}
+
+#[test]
+fn a_quoted_packet_begins_behind_the_header_of_an_error() {
+    let error = [kind::TIME_EXCEEDED, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(quoted_at(&packet(protocol::ICMP6, &error)), Some(48));
+    let options = [&[protocol::ICMP6, 0, 1, 4, 0, 0, 0, 0], &error[..]].concat();
+    assert_eq!(quoted_at(&packet(protocol::DESTINATION_OPTIONS, &options)), Some(56));
+    // Cut, a request, UDP, and the first fragment of an error.
+    assert_eq!(quoted_at(&packet(protocol::ICMP6, &error[..7])), None);
+    assert_eq!(
+        quoted_at(&packet(protocol::ICMP6, &[kind::ECHO_REQUEST, 0, 0, 0, 0, 0, 0, 0])),
+        None
+    );
+    assert_eq!(quoted_at(&packet(protocol::UDP, &error)), None);
+    let fragment = [&[protocol::ICMP6, 0, 0, 1, 0, 0, 0, 7], &error[..]].concat();
+    assert_eq!(quoted_at(&packet(protocol::FRAGMENT, &fragment)), None);
+    assert_eq!(quoted_at(&[0x60; 20]), None);
+}

@@ -4,6 +4,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Prefix;
+use super::faults::Net4;
 
 /// A mapping between prefixes of both families. Their suffixes are the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +23,7 @@ enum To {
 }
 
 /// The bits of a prefix of an IPv4 address.
-const fn mask4(length: u8) -> u32 {
+pub(super) const fn mask4(length: u8) -> u32 {
     match u32::MAX.checked_shr(length as u32) {
         Some(suffix) => !suffix,
         None => u32::MAX,
@@ -68,6 +69,11 @@ impl Mapping {
     /// The network and the mask of its IPv4 addresses.
     pub const fn ip4(&self) -> (u32, u32) {
         (self.network4, mask4(self.length4))
+    }
+
+    /// Its IPv4 prefix.
+    pub const fn net4(&self) -> Net4 {
+        Net4(Ipv4Addr::from_bits(self.network4), self.length4)
     }
 
     /// The length of its IPv4 prefix.

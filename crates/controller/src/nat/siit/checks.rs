@@ -1,22 +1,27 @@
 //! What policies without state must not have in common, with each other and with the rest of the configuration.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use stoa_api::nat::SIIT_MAPPINGS;
 use stoa_yang::error::ValidationErrors;
 
-use super::Policy;
+use super::{Mapping, Policy};
 use crate::config::model::Interface;
+use crate::nat::mappings;
 use crate::nat::nat64::{self, Of};
 use crate::nat::paths::{INSTANCES, policy_path};
 use crate::nat::policies;
 use crate::nat::values::overlap;
 
-/// Checks policies of all instances. `stateful`: those of NAT44 and NAT64.
+/// Policies and static mappings of NAT44 and NAT64.
+type Stateful<'a> = (&'a [policies::Policy<'a>], &'a [mappings::Mapping<'a>]);
+
+/// Checks policies of all instances. `stateful`: those of NAT44 and NAT64, with static mappings.
 pub(in crate::nat) fn check(
     all: &[Policy<'_>],
-    (stateful, interfaces): (&[policies::Policy<'_>], &[Interface]),
+    (stateful, interfaces): (Stateful<'_>, &[Interface]),
     errors: &mut ValidationErrors,
 ) {
     let mappings: usize = all.iter().map(|it| it.mappings.len()).sum();
@@ -37,49 +42,12 @@ pub(in crate::nat) fn check(
                 "Use one policy, and put all mappings into it.",
             );
         }
-        of_policy(it, errors);
-        beside_others(it, stateful, errors);
+        beside_others(it, stateful.0, errors);
+        beside_static(it, stateful.1, errors);
+        beside_router(it, interfaces, errors);
         let of = Of { vrf: it.vrf, instance: it.instance, policy: it.id, prefix: it.prefix };
         let of_vrf = interfaces.iter().filter(|interface| interface.vrf == it.vrf);
         of_vrf.for_each(|interface| nat64::check_addresses(&of, interface, errors));
-    }
-}
-
-/// Checks the mappings of a policy. Longer prefixes inside of shorter ones are as they should be.
-fn of_policy(of: &Policy<'_>, errors: &mut ValidationErrors) {
-    let (mut of4, mut of6): (HashMap<Ipv4Net, &str>, HashMap<Ipv6Net, Ipv4Net>) =
-        Default::default();
-    for it in &of.mappings {
-        if let Some(other) = of4.insert(it.ip4, &it.path) {
-            errors.add(
-                &it.path,
-                format!("{} has another mapping: {other}", it.ip4),
-                "Remove one of them.",
-            );
-        }
-        if it.is_embedded {
-            continue;
-        }
-        if let Some(other) = of6.insert(it.ip6, it.ip4) {
-            errors.add(
-                format!("{}/ipv6-prefix", it.path),
-                format!(
-                    "{} is that of {other}, too: packets from it would have one of both",
-                    it.ip6
-                ),
-                "Give each IPv4 prefix an IPv6 prefix of its own.",
-            );
-        }
-        if it.ip6.contains(&of.prefix) {
-            errors.add(
-                format!("{}/ipv6-prefix", it.path),
-                format!(
-                    "{} has all of {}, which stands for hosts without a mapping",
-                    it.ip6, of.prefix
-                ),
-                "Use another prefix for one of them.",
-            );
-        }
     }
 }
 
@@ -102,9 +70,7 @@ fn beside_others(
                 "Use different prefixes.",
             );
         }
-        // One that maps all of IPv4 has the pools of others, too: longer prefixes count.
-        let explicit = of.mappings.iter().filter(|it| it.ip4.prefix_len() > 0);
-        for mapping in explicit {
+        for mapping in of_some_hosts(of) {
             if let Some((_, pool)) = other.pools.iter().find(|it| overlap(it.1, mapping.ip4)) {
                 errors.add(
                     &mapping.path,
@@ -116,5 +82,61 @@ fn beside_others(
                 );
             }
         }
+    }
+}
+
+/// Mappings of a policy that name addresses. One that maps all of IPv4 has those of others, too, which keep their meaning.
+fn of_some_hosts<'a>(of: &'a Policy<'_>) -> impl Iterator<Item = &'a Mapping> {
+    of.mappings.iter().filter(|it| it.ip4.prefix_len() > 0)
+}
+
+/// Checks a policy against static mappings of NAT44 in its VRF.
+fn beside_static(of: &Policy<'_>, all: &[mappings::Mapping<'_>], errors: &mut ValidationErrors) {
+    let of_vrf = all.iter().filter(|it| it.vrf == of.vrf);
+    let externals: BTreeMap<(Ipv4Addr, u8), &mappings::Mapping<'_>> =
+        of_vrf.map(|it| ((it.external.network(), it.external.prefix_len()), it)).collect();
+    if externals.is_empty() {
+        return;
+    }
+    for mapping in of_some_hosts(of) {
+        let net = mapping.ip4;
+        let inside = || externals.range((net.network(), 0)..=(net.broadcast(), 32)).next();
+        let around = |length: u8| {
+            let net = Ipv4Net::new(net.network(), length).ok()?.trunc();
+            externals.get_key_value(&(net.network(), length))
+        };
+        let Some((_, other)) = inside().or_else(|| (0..net.prefix_len()).find_map(around)) else {
+            continue;
+        };
+        errors.add_about(
+            &mapping.path,
+            format!(
+                "{net} has external addresses of mapping {} of instance {}: {}",
+                other.index, other.instance, other.external
+            ),
+            "Use addresses that no static mapping has.",
+            &[&other.external],
+        );
+    }
+}
+
+/// Checks that no mapping is of an address of the router alone, which is not translated.
+fn beside_router(of: &Policy<'_>, interfaces: &[Interface], errors: &mut ValidationErrors) {
+    let of_vrf = interfaces.iter().filter(|it| it.vrf == of.vrf);
+    let own: HashMap<Ipv4Addr, &str> = of_vrf
+        .flat_map(|it| it.ip4.iter().flat_map(|family| &family.address).map(move |one| (it, one)))
+        .filter_map(|(it, one)| Some((one.ip.parse().ok()?, it.name.as_str())))
+        .collect();
+    for mapping in of_some_hosts(of).filter(|it| it.ip4.prefix_len() == 32) {
+        let Some(name) = own.get(&mapping.ip4.network()) else { continue };
+        errors.add_about(
+            &mapping.path,
+            format!(
+                "{} is an address of the router, of interface \"{name}\": packets to it are not translated",
+                mapping.ip4.network()
+            ),
+            "Map another address, or remove this one from the interface.",
+            &[name],
+        );
     }
 }

@@ -89,9 +89,48 @@ fn wrong_mappings_are_refused() {
     let twice = siit(&[MAPPING, ("192.0.2.2/32", MAPPING.1)]);
     wrong(&json!([twice]), "eam[ipv4-prefix='192.0.2.2/32']/ipv6-prefix", "192.0.2.1/32, too");
     wrong(&json!([siit(&[])]), "policy[id='1']/eam", "no mapping");
+    for network in ["169.254.0.0/16", "0.0.0.0/8", "224.0.0.0/4", "64.0.0.0/2"] {
+        let path = format!("policy[id='1']/eam[ipv4-prefix='{network}']");
+        wrong(&json!([siit(&[(network, "2001:db8:1::/64")])]), &path, "no host can have");
+    }
+    // The well-known prefix stands for no private address (RFC 6052 section 3.1).
+    let path = "policy[id='1']/eam[ipv4-prefix='0.0.0.0/0']/ipv6-prefix";
+    wrong(&json!([siit(&[("0.0.0.0/0", "64:ff9b::/96")])]), path, "global addresses alone");
     // A longer one inside of a shorter one is right.
     let inside = siit(&[("192.0.2.0/24", "2001:db8:2::/64"), MAPPING]);
     assert_eq!(desired(&json!([inside])).policies[0].mappings.len(), 2);
+}
+
+fn with_destination(prefix: &str, ip4: &str, eam: &[(&str, &str)]) -> Value {
+    let mut given = siit(eam);
+    let prefixes = given["policy"][0]["nat64-prefixes"].as_array_mut().unwrap();
+    prefixes.retain(|it| it["nat64-prefix"] != prefix);
+    let destinations = json!([{ "ipv4-prefix": ip4 }]);
+    prefixes.push(json!({ "nat64-prefix": prefix, "destination-ipv4-prefix": destinations }));
+    given
+}
+
+#[test]
+fn wrong_destinations_are_refused() {
+    let path = |prefix, ip4| {
+        format!(
+            "policy[id='1']/nat64-prefixes[nat64-prefix='{prefix}']/destination-ipv4-prefix[ipv4-prefix='{ip4}']"
+        )
+    };
+    for (prefix, ip4, cause) in [
+        ("2001:db8:46::/96", "0.0.0.0/0", "nobody would be one"),
+        ("2001:db8:46::/96", "127.0.0.0/8", "no host can have"),
+        ("64:ff9b::/96", "10.0.0.0/8", "global addresses alone"),
+        ("2001:db8::/32", "0.0.0.0/0", "has all of 2001:db8:46::/96"),
+    ] {
+        let given = with_destination(prefix, ip4, &[MAPPING]);
+        wrong(&json!([given]), &path(prefix, ip4), cause);
+    }
+    // Both kinds of mappings have the same IPv6 addresses.
+    let twice = ("192.0.2.0/25", "2001:db8:46::c633:6400/121");
+    let given = with_destination("2001:db8:46::/96", "198.51.100.0/25", &[twice]);
+    let at = "eam[ipv4-prefix='192.0.2.0/25']/ipv6-prefix";
+    wrong(&json!([given]), at, "2001:db8:46::c633:6400/121 is that of 198.51.100.0/25, too");
 }
 
 #[test]
@@ -123,6 +162,23 @@ fn what_belongs_to_others_is_refused() {
     let pools = json!({ "id": 3, "policy": [policy(1, pool("192.0.2.0/28"))] });
     let path = "eam[ipv4-prefix='192.0.2.1/32']";
     wrong(&json!([siit(&[MAPPING]), pools]), path, "external addresses of policy 1 of instance 3");
+    for external in ["192.0.2.1/32", "192.0.2.0/30"] {
+        let entry = json!({
+            "index": 1, "type": "static",
+            "internal-src-address": external.replace("192.0.2", "10.0.0"), "external-src-address": external,
+        });
+        let forwards = json!({
+            "id": 3, "policy": [policy(1, json!({}))], "mapping-table": { "mapping-entry": [entry] },
+        });
+        let cause = format!("external addresses of mapping 1 of instance 3: {external}");
+        wrong(&json!([siit(&[MAPPING]), forwards.clone()]), path, &cause);
+        // All of IPv4 is mapped but for what others have.
+        let clat = with_destination("64:ff9b::/96", "0.0.0.0/0", &[]);
+        assert_eq!(desired(&json!([clat, forwards])).policies.len(), 1);
+    }
+    let path = "eam[ipv4-prefix='198.51.100.2/32']";
+    let own = siit(&[("198.51.100.2/32", "2001:db8:1::1/128")]);
+    wrong(&json!([own]), path, "an address of the router, of interface \"wan\"");
     let nat64 = json!({ "nat64-prefixes": [{ "nat64-prefix": "2001:db8:46::/64" }] });
     let nat64 = json!({ "id": 3, "type": "ietf-nat:nat64", "policy": [policy(1, nat64)] });
     wrong(&json!([siit(&[MAPPING]), nat64]), "policy[id='1']/nat64-prefixes", "with state");

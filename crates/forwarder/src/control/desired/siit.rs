@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::nat::{SIIT_KEPT, SIIT_MAPPINGS};
 use stoa_api::v1;
-use stoa_wire::siit::{Mapping, Prefix};
+use stoa_wire::siit::{Mapping, Prefix, faults};
 
 use super::change::DesiredChange;
 use super::{DesiredState, ValidationErrors, address};
@@ -114,13 +114,14 @@ fn mapping(message: &v1::SiitMapping) -> Result<Mapping, Wrong> {
 
 fn checked(message: &v1::SiitPolicy) -> Result<SiitPolicy, Wrong> {
     let mappings = message.mappings.iter().map(mapping).collect::<Result<Vec<Mapping>, Wrong>>()?;
-    let (mut of4, mut of6) = (BTreeSet::new(), BTreeSet::new());
-    for it in &mappings {
-        if !of4.insert(it.ip4()) || !of6.insert(it.ip6()) {
-            let cause =
-                format!("maps {} or its IPv6 prefix twice", Ipv4Addr::from_bits(it.ip4().0));
-            return Err((cause, "Send each prefix once."));
-        }
+    let prefix = embedding(message.prefix.as_ref())?;
+    let mut wrong: Option<Wrong> = None;
+    let mut numbered: Vec<_> = mappings.iter().copied().enumerate().collect();
+    faults::check(prefix, &mut numbered, |_, fault| {
+        wrong.get_or_insert_with(|| (format!("has a wrong mapping: {fault}"), fault.fix()));
+    });
+    if let Some(wrong) = wrong {
+        return Err(wrong);
     }
     let kept =
         message.kept.iter().map(|it| ip4(Some(it)).map(|(ip, length)| (ip.to_bits(), length)));
@@ -133,7 +134,7 @@ fn checked(message: &v1::SiitPolicy) -> Result<SiitPolicy, Wrong> {
         instance: message.instance,
         policy: message.policy,
         vrf: message.vrf.clone(),
-        prefix: embedding(message.prefix.as_ref())?,
+        prefix,
         mappings,
         kept,
         error_interface: message.error_interface.clone(),
@@ -240,7 +241,25 @@ mod tests {
                     (("192.0.2.1", 32), ("2001:db8::", 128), false),
                     (("192.0.2.2", 32), ("2001:db8::", 128), false),
                 ]),
-                "maps 192.0.2.2 or its IPv6 prefix twice",
+                "has a wrong mapping: 2001:db8::/128 is that of 192.0.2.1/32, too: packets from it would have one of \
+                 both",
+            ),
+            (
+                of(&[
+                    (("198.51.100.0", 25), ("2001:db8:46::", 96), true),
+                    (("192.0.2.0", 25), ("2001:db8:46::c633:6400", 121), false),
+                ]),
+                "has a wrong mapping: 2001:db8:46::c633:6400/121 is that of 198.51.100.0/25, too: packets from it \
+                 would have one of both",
+            ),
+            (
+                of(&[(("0.0.0.0", 0), ("2001:db8:46::", 96), true)]),
+                "has a wrong mapping: 0.0.0.0/0 is mapped to 2001:db8:46::/96, which stands for IPv4 hosts without a \
+                 mapping: nobody would be one",
+            ),
+            (
+                wrong(("169.254.0.0", 16), ("2001:db8::", 64)),
+                "has a wrong mapping: 169.254.0.0/16 has addresses of 169.254.0.0/16, which no host can have",
             ),
             (
                 v1::SiitPolicy { prefix: prefix("2001:db8::", 65), ..good() },

@@ -182,12 +182,18 @@ impl ForwarderState {
 
     /// Switches translation of received packets at an interface.
     fn set_nat_features(&self, index: u32) {
-        let NatState { is_on, has_vrfs, ref external64, .. } = self.capabilities.nat;
-        let has_nat64 = !external64.is_empty();
+        let NatState { is_on, has_vrfs, .. } = self.capabilities.nat;
+        let has_nat64 = self.has_nat64();
         self.shared.set_feature(index, INPUT_NODE, is_on.into());
         self.shared.set_feature(index, INPUT4_NODE, has_nat64.into());
         self.shared.set_feature(index, INPUT6_NODE, has_nat64.into());
         self.shared.set_feature(index, VRF_NODE, has_vrfs.into());
+        self.set_translated_fragment(index);
+    }
+
+    /// Whether any policy is one of NAT64.
+    pub(super) fn has_nat64(&self) -> bool {
+        !self.capabilities.nat.external64.is_empty()
     }
 
     fn active_policy(&self, policy: &NatPolicy) -> Option<ActivePolicy> {

@@ -54,14 +54,21 @@ impl ForwarderState {
         let is_on = self.capabilities.siit.is_on;
         self.shared.set_feature(index, INPUT4_NODE, is_on.into());
         self.shared.set_feature(index, INPUT6_NODE, is_on.into());
+        self.set_translated_fragment(index);
+    }
+
+    /// Whether anything is translated without state.
+    pub(super) const fn has_siit(&self) -> bool {
+        self.capabilities.siit.is_on
     }
 
     fn apply_siit(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
         let (desired, touched) = (step.desired(), step.touched);
         let was_on = self.capabilities.siit.is_on;
         let is_on = !desired.siit.is_empty();
-        // Any interface may get an address of a mapping.
+        // Any interface may get an address of a mapping, and so may NAT44.
         let is_touched = touched.siit.is_some()
+            || is_on && touched.nat.is_some()
             || is_on && !(step.interfaces.indexes.is_empty() && touched.vrfs.is_empty());
         if !is_touched || !is_on && !was_on {
             return Ok(());
@@ -160,7 +167,8 @@ fn masked(address: u32, length: u8) -> (u32, u32) {
     (address & mask, mask)
 }
 
-/// IPv4 networks that are not translated: those of the policy, and addresses and networks of the router's interfaces.
+/// IPv4 networks that are not translated: those of the policy, addresses and networks of the router's interfaces, and
+/// external addresses of NAT44 and NAT64.
 fn kept(policy: &SiitPolicy, desired: &DesiredState) -> Vec<(u32, u32)> {
     let mut kept: Vec<(u32, u32)> = policy.kept.iter().map(|it| masked(it.0, it.1)).collect();
     let of_vrf = desired.interfaces.values().filter(|it| it.vrf == policy.vrf);
@@ -175,6 +183,14 @@ fn kept(policy: &SiitPolicy, desired: &DesiredState) -> Vec<(u32, u32)> {
             IpAddr::V6(_) => None,
         }));
     }
+    let is_here = |interface: &String| {
+        desired.interfaces.get(interface).is_some_and(|it| it.vrf == policy.vrf)
+    };
+    let policies = desired.nat.policies.iter().filter(|it| is_here(&it.interface));
+    let pools = policies.flat_map(|it| &it.pools);
+    let of_vrf = desired.nat.mappings.iter().filter(|it| it.vrf == policy.vrf);
+    let external = pools.chain(of_vrf.map(|it| &it.external));
+    kept.extend(external.map(|it| masked(it.network, it.length)));
     kept.sort_unstable();
     kept.dedup();
     // Others are never asked for, and each change of one would make new tables.

@@ -51,7 +51,7 @@ pub(in crate::ip) fn icmp_error<F: Family>(
         IcmpCause::Expired
     } else if head.kind() == AdjacencyKind::Drop {
         IcmpCause::Neighbor
-    } else if vector.length[lane] > head.mtu() && !F::may_fragment(bytes, own) {
+    } else if vector.length[lane] > head.mtu() && !F::may_fragment(bytes, vector.flags[lane]) {
         IcmpCause::TooBig(head.mtu())
     } else {
         return None;

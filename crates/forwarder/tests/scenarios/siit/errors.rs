@@ -144,6 +144,22 @@ fn long_packets_without_df_go_on_in_fragments() {
     assert!(stoa_wire::checksum::is_valid(sum));
 }
 
+/// It is answered as a short one is.
+#[test]
+fn long_packets_without_a_route_are_answered() {
+    let nowhere = explicit((mapped(9), 32), ("2001:db8:99::9".parse().unwrap(), 128));
+    let mappings = [siit().mappings, vec![nowhere]].concat();
+    let mut lab = Lab::new(&setup(SiitPolicy { mappings, ..siit() }));
+    for length in [10, 1472] {
+        let packet = udp_ports(host4(2), mapped(9), (5000, 53), &vec![7; length]);
+        lab.send("east", [packet_from(2, &packet)]);
+        lab.assert_dropped(&[("ip4-no-route", 1)]);
+        let got = lab.only("east");
+        assert_eq!((got.icmp, got.addresses().1), (Some((3, 0)), host4(2).to_string()));
+        assert_eq!(got.payload[12..24], packet[12..24]);
+    }
+}
+
 /// Each by itself, in any order: nothing is put together.
 #[test]
 fn fragments_pass_without_their_first_one() {

@@ -4,7 +4,7 @@ use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::RuleOfList;
 
 use super::*;
-use crate::acl::{all, input, list, output};
+use crate::acl::{all, input, list, output, to_port};
 use crate::acl_stateful::{flows, stateful};
 use crate::zones::{pair, zoned};
 
@@ -46,4 +46,54 @@ fn pairs_of_zones_let_answers_back_across_the_families() {
     refused(&mut lab, 2, &ask(), "zone-pair");
     passed(&mut lab, 1, &answer(), "east");
     passed(&mut lab, 2, &ask(), "west");
+}
+
+/// Later fragments have no ports: lists and pairs decide about the whole packet, which is cut behind them.
+#[test]
+fn rules_decide_about_long_packets_before_they_are_cut() {
+    let long = |port| udp_ports(host4(2), mapped(1), (5000, port), &[7; 1472]);
+    let rules = [("dns", to_port(53, Action::Accept)), ("rest", all(Action::Drop))];
+    let of_output = output(list(setup(siit()), "list", &rules), "west", &["list"]);
+    let of_zones = pair(list(zoned(setup(siit())), "list", &rules), ("wan", "lan"), &["list"]);
+    for (with, reason) in [(of_output, "acl-output"), (of_zones, "zone-pair")] {
+        // What exceeds the MTU of the interface is cut, too, and no reason for an answer.
+        for mtu in [1500, 1400, 9000] {
+            let mut lab = Lab::new(&with.clone().with("west", |it| it.ip6.mtu = mtu));
+            lab.settle();
+            lab.send("east", [packet_from(2, &long(53))]);
+            assert_eq!(lab.dropped(), [], "{reason}, {mtu}");
+            let pieces = lab.take("west");
+            let whole: Vec<u8> = pieces.iter().flat_map(|it| it[14 + 48..].to_vec()).collect();
+            assert_eq!((pieces.len(), whole.len()), (2, 1480));
+            assert!(
+                pieces.iter().all(|it| it.len() <= 14 + 1280 && it[14 + 6] == protocol::FRAGMENT)
+            );
+            assert_eq!(pieces[0][14 + 44..14 + 48], pieces[1][14 + 44..14 + 48], "identification");
+            refused(&mut lab, 2, &long(54), reason);
+        }
+    }
+}
+
+/// Of NAT64, the answer of an IPv4 server.
+#[test]
+fn rules_decide_about_long_answers_before_they_are_cut() {
+    let rules = [(
+        "udp",
+        RuleOfList {
+            source_ports: vec![(53, 53)],
+            protocols: vec![protocol::UDP],
+            ..all(Action::Accept)
+        },
+    )];
+    let nat64 = Prefix::new("2001:db8:64::".parse().unwrap(), 96).unwrap();
+    let of_nat64 = NatPolicy { nat64: Some(nat64), ..policy(NatMapping::EndpointIndependent) };
+    let with = with_nat(Setup::three_ports(), vec![of_nat64], Vec::new());
+    let with = list(with, "list", &[rules[0].clone(), ("rest", all(Action::Drop))]);
+    let mut lab = Lab::new(&output(with, "west", &["list"]));
+    let ask = udp_ports(host6(1), nat64.embed(host4(2)), (5000, 53), b"ask");
+    let port = passed(&mut lab, 1, &ask, "east").ports.unwrap().0;
+    let answer = udp_ports(host4(2), our4(2), (53, port), &[7; 1472]);
+    lab.send("east", [packet_from(2, &answer)]);
+    assert_eq!(lab.dropped(), []);
+    assert_eq!(lab.take("west").len(), 2);
 }
