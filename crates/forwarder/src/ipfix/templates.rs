@@ -162,16 +162,17 @@ fn ports(protocol: u8, ports: [u16; 2]) -> [u16; 2] {
 /// request in the place of the destination port.
 #[inline]
 pub fn icmp(flow: &FlowRecord, is_reply: bool) -> u16 {
-    let (kind, protocol) = match flow.key.tuple {
-        Tuple::Ip4(it) => (it.destination_port, it.protocol),
-        Tuple::Ip6(it) => (it.destination_port, it.protocol),
+    // Each family has its ICMP: the other one is a protocol without a type there, and its keys have no ports.
+    let (kind, is_icmp, is_ip4) = match flow.key.tuple {
+        Tuple::Ip4(it) => (it.destination_port, it.protocol == ICMP4, true),
+        Tuple::Ip6(it) => (it.destination_port, it.protocol == ICMP6, false),
     };
-    let kind = match (protocol, is_reply) {
-        (ICMP4 | ICMP6, false) => kind,
-        (ICMP4, true) if kind == 8 => 0,
+    let kind = match (is_icmp, is_reply) {
+        (false, _) => 0,
+        (true, false) => kind,
+        (true, true) if is_ip4 && kind == 8 => 0,
         // Of other queries, the reply has the next number.
-        (ICMP4 | ICMP6, true) => kind + 1,
-        _ => 0,
+        (true, true) => kind + 1,
     };
     kind << 8
 }
@@ -354,17 +355,8 @@ mod tests {
 
     #[test]
     fn replies_have_their_own_icmp_type() {
-        let flow = |protocol, kind| FlowRecord {
-            key: FlowKey::ip4(
-                Flow {
-                    source: 1,
-                    destination: 2,
-                    source_port: 0x1234,
-                    destination_port: kind,
-                    protocol,
-                },
-                0,
-            ),
+        let of_key = |key| FlowRecord {
+            key,
             translated: None,
             id: 1,
             start: 1,
@@ -372,10 +364,21 @@ mod tests {
             counters: [Counters::default(); 2],
             reason: EndReason::Idle,
         };
+        let four = |protocol, destination_port| {
+            let (source, destination, source_port) = (1, 2, 0x1234);
+            let flow = Flow { source, destination, source_port, destination_port, protocol };
+            of_key(FlowKey::ip4(flow, 0))
+        };
+        let six = |protocol, destination_port| {
+            let (source, destination, source_port) = (1, 2, 0x1234);
+            let flow = Flow { source, destination, source_port, destination_port, protocol };
+            of_key(FlowKey::ip6(flow, 0))
+        };
         let both = |flow: FlowRecord| [false, true].map(|is_reply| icmp(&flow, is_reply));
-        assert_eq!(both(flow(ICMP4, 8)), [8 << 8, 0]);
-        assert_eq!(both(flow(ICMP4, 13)), [13 << 8, 14 << 8]);
-        assert_eq!(both(flow(ICMP6, 128)), [128 << 8, 129 << 8]);
-        assert_eq!(both(flow(17, 53)), [0, 0]);
+        assert_eq!(both(four(ICMP4, 8)), [8 << 8, 0]);
+        assert_eq!(both(four(ICMP4, 13)), [13 << 8, 14 << 8]);
+        assert_eq!(both(six(ICMP6, 128)), [128 << 8, 129 << 8]);
+        assert_eq!(both(four(17, 53)), [0, 0]);
+        assert_eq!([both(four(ICMP6, 0)), both(six(ICMP4, 0))], [[0, 0]; 2], "the other family's");
     }
 }
