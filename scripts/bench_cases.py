@@ -69,6 +69,16 @@ def flow_cases():
                                      "--frame", "78", beyond=against, section="flows"))
         return cases
 
+    def siit(*loads_of):
+        """Both directions, beside the same packets without translation: one mapping, no flows (decision 89)."""
+        cases = []
+        for load in loads_of:
+            flows = loads[load] or ["--flows", "1"]
+            for of, options in (("", []), ("back, ", ["--answers"])):
+                cases.append(forward(f"SIIT, {of}{load}, cycles more than without", None, *flows, "--siit", *options,
+                                     "--frame", "78", beyond=plain(load), section="flows"))
+        return cases
+
     different = "all packets different"
     hundred_thousand = f"IPv4 64 B, {different}, 100,000 rules"
     stateful = ["--acl", "acl:600", "--stateful"]
@@ -84,6 +94,7 @@ def flow_cases():
         *more("100,000 stateful rules, established", rules(15, 20, 35), "--acl", "acl:100000", "--stateful"),
         *more("NAT44", rules(20, 35, 60, 70, 100), "--nat44"),
         *nat64("one flow", "4,096 flows"),
+        *siit("one flow", "4,096 flows", "65,536 flows"),
         *more("600 stateful rules and IPFIX", rules(16, 21, 36), *stateful, "--export"),
         new_flows("600 stateful rules", 4, *stateful),
         new_flows("NAT44 and 600 stateful rules", 2.5, "--nat44", *stateful),

@@ -8,6 +8,8 @@ pub const LOGINS: usize = 65_536;
 pub const GARDEN: usize = 1_024;
 /// The most name servers, and addresses of a portal.
 pub const ADDRESSES: usize = 16;
+/// The most packets of one host in a second that a share may have.
+pub const HOST_RATE: u32 = 1_000_000;
 /// The longest address of a portal to which HTTP is redirected, in bytes.
 pub const REDIRECT_BYTES: usize = 255;
 

@@ -195,6 +195,7 @@ reasons! {
     Nptv6Unmappable "nptv6-unmappable" "address without a counterpart of the other prefix (RFC 6296)";
     LoginRequired "login-required" "packet of a host that has not logged in, to where such hosts may not send";
     LoginLimited "login-limited" "HTTP of hosts that have not logged in, over the rate of the control-plane policer";
+    LoginShare "login-share" "packet of a host that has not logged in, over what each such host may send to name servers, DHCP and the portal, or be answered";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

@@ -29,6 +29,7 @@ use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
 use crate::login::Logins;
+use crate::login::shares::Shares;
 use crate::login::traffic::LoginTraffic;
 use crate::nat::Nat;
 use crate::nat::mappings::RemotePeers;
@@ -143,6 +144,8 @@ pub struct Shared {
     pub logins: Published<Logins>,
     /// What hosts send and get that have logged in.
     pub login_traffic: LoginTraffic,
+    /// What each host may cause that has not logged in.
+    pub login_shares: Shares,
     /// Whom mappings let in that hosts have asked for.
     pub remote_peers: Published<RemotePeers>,
     /// Interfaces whose hosts may ask for mappings.
@@ -223,6 +226,7 @@ impl Shared {
             siit: Published::new(Siit::default(), quiescence),
             logins: Published::new(Logins::default(), quiescence),
             login_traffic: LoginTraffic::new(quiescence.workers())?,
+            login_shares: Shares::new()?,
             remote_peers: Published::new(RemotePeers::default(), quiescence),
             pcp: Published::new(PcpInterfaces::default(), quiescence),
             flows: Arc::new(flows),

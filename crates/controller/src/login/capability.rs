@@ -150,6 +150,8 @@ fn translated_login(of: &InterfaceLogin, portal: &Portal) -> v1::InterfaceLogin 
         portal_port: portal.port.into(),
         redirect4: redirect(true),
         redirect6: redirect(false),
+        host_query_rate: of.host_query_rate,
+        host_answer_rate: of.host_answer_rate,
     }
 }
 

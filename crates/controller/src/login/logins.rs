@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::cause::Cause;
 use super::partner::shown::Shown;
-use super::sessions::{Event, New, Session, Sessions};
+use super::sessions::{Event, Full, New, Session, Sessions};
 
 /// Events that wait for accounting at most: a start or a stop of twice as many hosts as may log in.
 const EVENTS: usize = 2 * LOGINS;
@@ -115,11 +115,14 @@ impl Logins {
         self.sessions().of(host).cloned()
     }
 
-    /// A host has logged in; `false`: there is no room.
-    pub fn begin(&self, new: New) -> bool {
-        let is_begun = self.sessions().begin(new, clock_s());
+    /// A host has logged in.
+    ///
+    /// # Errors
+    /// There is no room for it, or its user has enough hosts.
+    pub fn begin(&self, new: New) -> Result<(), Full> {
+        let begun = self.sessions().begin(new, clock_s());
         self.changed.notify_one();
-        is_begun
+        begun
     }
 
     /// Logs out a host; whether it had logged in.
@@ -153,6 +156,7 @@ mod tests {
             user: String::new(),
             method: Method::Local,
             limits: Limits::default(),
+            hosts_most: None,
             address: String::new(),
             class: Vec::new(),
             interim_s: None,
@@ -164,7 +168,7 @@ mod tests {
         let logins = Logins::default();
         let mut sessions = Sessions::default();
         for number in 0..10_000 {
-            sessions.begin(new(number), 1);
+            sessions.begin(new(number), 1).unwrap();
         }
         logins.add_events(sessions.take_events());
         sessions.retain_interfaces(|_| false);
@@ -178,7 +182,7 @@ mod tests {
     async fn a_stop_pushes_out_another_event_and_an_interim_one_none() {
         let logins = Logins::default();
         let mut sessions = Sessions::default();
-        sessions.begin(new(1), 1);
+        sessions.begin(new(1), 1).unwrap();
         let session = sessions.all().next().unwrap().clone();
         logins.add_events(vec![Event::Started(session.clone()); EVENTS]);
         logins.add_events(vec![Event::Interim(session.clone())]);
@@ -194,7 +198,7 @@ mod tests {
     #[test]
     fn a_host_logs_out_alone() {
         let logins = Logins::default();
-        (1..4).for_each(|number| assert!(logins.begin(new(number))));
+        (1..4).for_each(|number| logins.begin(new(number)).unwrap());
         assert!(logins.end_host(&new(2).host, Cause::User));
         assert!(!logins.end_host(&new(2).host, Cause::User));
         let rest: Vec<_> = logins.list().sessions.iter().map(|it| it.id).collect();

@@ -49,12 +49,23 @@ pub struct New {
     pub method: Method,
     /// When it ends.
     pub limits: Limits,
+    /// Hosts of the user at the same time, at most; `None`: any.
+    pub hosts_most: Option<u32>,
     /// Its address as text; "": none.
     pub address: String,
     /// The Class attributes of the RADIUS server.
     pub class: Vec<Vec<u8>>,
     /// Seconds between reports; `None`: as configured.
     pub interim_s: Option<u32>,
+}
+
+/// Why a host cannot log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// As many hosts as there may be have logged in.
+    Logins,
+    /// The user has logged in on as many hosts as a user may.
+    OfUser,
 }
 
 impl Sessions {
@@ -88,13 +99,21 @@ impl Sessions {
         self.by_host.get(host)
     }
 
-    /// A host has logged in; `false`: there is no room.
-    pub fn begin(&mut self, new: New, now: u64) -> bool {
+    /// A host has logged in.
+    ///
+    /// # Errors
+    /// There is no room for it, or its user has enough hosts.
+    pub fn begin(&mut self, new: New, now: u64) -> Result<(), Full> {
         if self.by_host.len() >= LOGINS && !self.by_host.contains_key(&new.host) {
-            return false;
+            return Err(Full::Logins);
         }
-        self.end(&new.host, Cause::User);
-        let New { host, id, user, method, limits, address, class, interim_s } = new;
+        let New { host, id, user, method, limits, hosts_most, address, class, interim_s } = new;
+        let is_other = |(it, session): &(&Key, &Session)| **it != host && session.user == user;
+        let others = || self.by_host.iter().filter(is_other).count();
+        if hosts_most.is_some_and(|most| others() >= most as usize) {
+            return Err(Full::OfUser);
+        }
+        self.end(&host, Cause::User);
         let session = Session {
             id,
             interface: host.interface.clone(),
@@ -118,7 +137,7 @@ impl Sessions {
         self.changed.push(host.clone());
         self.by_host.insert(host, session);
         self.is_changed = true;
-        true
+        Ok(())
     }
 
     /// A host has logged out; whether it had logged in.

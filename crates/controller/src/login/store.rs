@@ -165,11 +165,12 @@ mod tests {
             user: "ann".to_owned(),
             method: Method::Radius,
             limits: Limits { bytes: Some(u64::MAX), ..Limits::default() },
+            hosts_most: None,
             address: "10.0.0.9".to_owned(),
             class: vec![vec![0, 255]],
             interim_s: Some(60),
         };
-        sessions.begin(new, 7);
+        sessions.begin(new, 7).unwrap();
         let all: Vec<_> = sessions.all().cloned().collect();
         let host = sessions.all().next().unwrap().key();
         sessions.set_partner(true);

@@ -67,6 +67,8 @@ pub struct Admits {
 pub(super) enum Treatment {
     /// It passes.
     Pass,
+    /// It passes, and takes of the share of its host: it is for servers that all hosts need.
+    Query,
     /// It is answered with the address of the portal.
     Redirect,
     /// It is answered with a TCP reset.
@@ -98,14 +100,14 @@ impl Admits {
         if is_dns && self.name_servers.contains(&destination)
             || protocol == TCP && port == self.portal_port && self.portal.contains(&destination)
         {
-            return Treatment::Pass;
+            return Treatment::Query;
         }
         let [message, code, ..] = packet.ports.to_be_bytes();
         let is_link = protocol == if is_ip4 { ICMP4 } else { ICMP6 }
             && is_essential(is_ip4, [message, code], hop_limit);
         let is_dhcp = protocol == UDP && port == DHCP[usize::from(!is_ip4)];
         if (is_dns || is_link || is_dhcp) && local(destination) {
-            return Treatment::Pass;
+            return if is_link { Treatment::Pass } else { Treatment::Query };
         }
         match protocol {
             TCP if port == HTTP && !self.redirect[usize::from(!is_ip4)].is_empty() => {
@@ -200,19 +202,19 @@ mod tests {
 
     #[test]
     fn unknown_hosts_reach_what_they_need_to_log_in() {
-        use Treatment::{Drop, Pass, Redirect, Reset};
+        use Treatment::{Drop, Pass, Query, Redirect, Reset};
         let garden = Ipv4Addr::new(203, 0, 113, 7);
         let quad9 = Ipv4Addr::new(9, 9, 9, 9);
         for (to, protocol, port, expected) in [
             (garden, 47, 0, Pass),
-            (quad9, UDP, 53, Pass),
-            (quad9, TCP, 53, Pass),
+            (quad9, UDP, 53, Query),
+            (quad9, TCP, 53, Query),
             (quad9, UDP, 54, Drop),
             (OTHER, UDP, 53, Drop),
-            (ROUTER, UDP, 53, Pass),
-            (ROUTER, UDP, 67, Pass),
+            (ROUTER, UDP, 53, Query),
+            (ROUTER, UDP, 67, Query),
             (OTHER, UDP, 67, Drop),
-            (ROUTER, TCP, 8444, Pass),
+            (ROUTER, TCP, 8444, Query),
             (OTHER, TCP, 8444, Reset),
             (ROUTER, TCP, 22, Reset),
             (ROUTER, TCP, 80, Redirect),

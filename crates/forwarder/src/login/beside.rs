@@ -4,14 +4,16 @@
 
 use std::sync::LazyLock;
 
-use stoa_engine::Vector;
 use stoa_engine::arc::ArcHook;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::DROP;
+use stoa_engine::{Vector, clock};
 use stoa_wire::protocol::VRRP;
 
 use super::INPUT_NODES;
 use super::admits::{Treatment, hop_limit};
+use super::input::has_share;
+use super::shares::Kind;
 use super::source::Framing;
 use crate::acl::argument_of;
 use crate::arcs::{self, IP4_INPUT, IP6_INPUT};
@@ -74,13 +76,20 @@ fn beside_arc(
     if packet.kind.protocol() == VRRP && packet.kind.malformed().is_none() {
         return next;
     }
-    match of.admits.treatment(is_ip4, &packet, hop_limit(is_ip4, bytes), |_| true) {
-        Treatment::Pass => next,
-        // A link-local address is of the router: nobody looks for a web page there.
-        Treatment::Redirect | Treatment::Reset => {
-            vector.arg[lane] = IcmpCause::Login.code();
-            error
-        }
-        Treatment::Drop => Drop::LoginRequired.next(),
+    let treatment = of.admits.treatment(is_ip4, &packet, hop_limit(is_ip4, bytes), |_| true);
+    let kind = match treatment {
+        Treatment::Pass => return next,
+        Treatment::Drop => return Drop::LoginRequired.next(),
+        Treatment::Query => Kind::Query,
+        Treatment::Redirect | Treatment::Reset => Kind::Answer,
+    };
+    if !has_share(shared, kind, (of, interface, key), clock::tsc()) {
+        return Drop::LoginShare.next();
     }
+    if kind == Kind::Query {
+        return next;
+    }
+    // A link-local address is of the router: nobody looks for a web page there.
+    vector.arg[lane] = IcmpCause::Login.code();
+    error
 }

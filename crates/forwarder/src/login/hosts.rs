@@ -5,20 +5,23 @@ use std::sync::Arc;
 use stoa_tables::exact_match::ExactMatchReader;
 
 use super::Admits;
+use super::shares::Rates;
 
 /// An interface where hosts have to log in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LoginInterface {
     /// The numbers of logins, by [`super::key`]. The control thread changes it in place.
     pub hosts: ExactMatchReader,
     /// What unknown hosts may do.
     pub admits: Arc<Admits>,
+    /// What each of them may cause.
+    pub rates: Arc<Rates>,
     /// Bytes of the VLAN tags of its frames: 0, 4 or 8.
     pub tags: usize,
 }
 
 /// All interfaces where hosts have to log in.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Logins {
     /// By index, in order.
     interfaces: Vec<(u32, LoginInterface)>,

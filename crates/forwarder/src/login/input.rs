@@ -10,6 +10,7 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::exact_match::ABSENT;
 
 use super::admits::{Treatment, hop_limit, is_local};
+use super::shares::Kind;
 use super::source::Framing;
 use super::traffic::Tally;
 use super::{INPUT_NODES, LoginInterface, send_lane};
@@ -68,7 +69,8 @@ impl Node for Input {
                 for (lane, login) in (start..end).zip(logins) {
                     match *login {
                         ABSENT => {
-                            let decided = decide(shared, cx.reader, (vector, lane), of, *is_ip4);
+                            let host = (of, keys[lane - start]);
+                            let decided = decide(shared, cx, (vector, lane), host, *is_ip4);
                             if let Some(edge) = decided {
                                 send_lane(&mut next, (vector, lane), edge);
                             }
@@ -118,39 +120,59 @@ fn find(
     }
 }
 
-/// Where a packet of an unknown host goes; `None`: it passes.
+/// Where a packet of an unknown host goes, which has a key; `None`: it passes.
 #[cold]
 fn decide(
     shared: &Shared,
-    reader: &Reader,
+    cx: &Context<'_>,
     (vector, lane): (&mut Vector, usize),
-    of: Option<&LoginInterface>,
+    (of, key): (Option<&LoginInterface>, u64),
     is_ip4: bool,
 ) -> Option<u16> {
-    Some(match treatment(shared, reader, (vector, lane), of, is_ip4)? {
-        Treatment::Redirect => REDIRECT,
+    let Some(of) = of else { return Some(Drop::LoginRequired.next()) };
+    let treatment = treatment(shared, cx.reader, (vector, lane), of, is_ip4);
+    let share = match treatment {
+        Treatment::Pass => return None,
+        Treatment::Drop => return Some(Drop::LoginRequired.next()),
+        Treatment::Query => Kind::Query,
+        Treatment::Redirect | Treatment::Reset => Kind::Answer,
+    };
+    if !has_share(shared, share, (of, vector.rx_if[lane], key), cx.now) {
+        return Some(Drop::LoginShare.next());
+    }
+    match treatment {
+        Treatment::Redirect => Some(REDIRECT),
         Treatment::Reset => {
             vector.arg[lane] = IcmpCause::Login.code();
-            ERROR
+            Some(ERROR)
         }
-        _ => Drop::LoginRequired.next(),
-    })
+        _ => None,
+    }
 }
 
-/// What becomes of a packet of an unknown host; `None`: it passes.
+/// Whether a host of an interface has not caused too much yet; one packet more counts. Hosts without an address have a
+/// share together.
+pub(super) fn has_share(
+    shared: &Shared,
+    kind: Kind,
+    (of, interface, key): (&LoginInterface, u32, u64),
+    now: u64,
+) -> bool {
+    let host = shared.identifications.hash((interface, key));
+    shared.login_shares.take(kind, &of.rates, (host, shared.policers.time(now)))
+}
+
+/// What becomes of a packet of an unknown host.
 fn treatment(
     shared: &Shared,
     reader: &Reader,
     (vector, lane): (&Vector, usize),
-    of: Option<&LoginInterface>,
+    of: &LoginInterface,
     is_ip4: bool,
-) -> Option<Treatment> {
-    let Some(of) = of else { return Some(Treatment::Drop) };
+) -> Treatment {
     let bytes = vector.bytes(lane);
     let packet = if is_ip4 { of_ip4(bytes) } else { of_ip6(bytes) };
     let at = (shared.attributes.vrf_of(vector.rx_if[lane]), reader);
     let local = |address| is_local(shared, at, address);
-    let hop_limit = hop_limit(is_ip4, bytes);
-    let treatment = of.admits.treatment(is_ip4, &packet, hop_limit, local);
-    (treatment != Treatment::Pass).then_some(treatment)
+    of.admits.treatment(is_ip4, &packet, hop_limit(is_ip4, bytes), local)
 }

@@ -11,6 +11,7 @@ mod hosts;
 mod input;
 mod output;
 mod redirect;
+pub mod shares;
 mod source;
 pub mod traffic;
 

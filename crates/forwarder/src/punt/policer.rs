@@ -181,7 +181,9 @@ impl Policers {
         interface as usize % INTERFACES * CLASSES + class as usize
     }
 
-    fn time(&self, now: u64) -> u64 {
+    /// The time of the policers at a time of the time stamp counter: the same unless a test has stopped it.
+    #[inline]
+    pub fn time(&self, now: u64) -> u64 {
         let stopped = self.stopped.load(Ordering::Relaxed);
         if stopped == 0 { now } else { stopped }
     }

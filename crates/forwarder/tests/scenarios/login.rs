@@ -25,6 +25,7 @@ fn guarded(setup: Setup) -> Setup {
         portal: vec![our4(1).into(), our6(1).into()],
         portal_port: 8444,
         redirect: [PORTAL.to_owned(), PORTAL6.to_owned()],
+        rates: [1_000_000; 2],
     };
     setup.with("west", |it| it.login = Some(login))
 }
@@ -320,4 +321,36 @@ fn logins_are_listed_by_pages() {
     assert_eq!(listed.len(), 2_100);
     let keys: Vec<_> = listed.iter().map(|it| (&it.interface, &it.mac)).collect();
     assert!(keys.is_sorted_by(|one, next| one < next), "each once, in order");
+}
+
+/// One host sends and asks without an end; the next one notices nothing.
+#[test]
+fn a_host_leaves_others_their_share() {
+    let limited = guarded(Setup::three_ports()).with("west", |it| {
+        it.login.as_mut().unwrap().rates = [5, 3];
+    });
+    let mut lab = Lab::new(&limited);
+    lab.state().stop_policers();
+    let from = |mac: u8, packet: &[u8]| {
+        let mut frame = packet_from(1, packet);
+        frame[11] ^= mac;
+        frame
+    };
+    let query = udp_ports(host6(1), NAME_SERVER, (1_000, 53), b"x");
+    let page = segment(true, 80, flag::SYN, (100, 0), b"");
+    let other = segment(true, 443, flag::SYN, (100, 0), b"");
+    for mac in [0, 1] {
+        lab.send("west", (0..100).map(|_| from(mac, &query)));
+        lab.assert_dropped(&[("login-share", 90)]);
+        assert_eq!(lab.take("east").len(), 10);
+        // Redirects and resets are of one share.
+        lab.send("west", (0..4).map(|_| from(mac, &page)));
+        lab.send("west", (0..100).map(|_| from(mac, &other)));
+        lab.assert_dropped(&[("login-required", 6), ("login-share", 98)]);
+        assert_eq!(lab.take("west").len(), 6);
+    }
+    // The garden is no share.
+    lab.send("west", (0..100).map(|_| from(0, &udp(host4(1), host4(3), b"x"))));
+    lab.assert_dropped(&[]);
+    assert_eq!(lab.take("north").len(), 100);
 }

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use stoa_api::login::Key;
 use stoa_controller::config::login::Login;
 use stoa_controller::config::management::{Management, User};
-use stoa_controller::login::sessions::New;
+use stoa_controller::login::sessions::{Full, New};
 use stoa_controller::login::{Cause, Limits, Method, clock_s};
 
 use super::forms::{self, Form};
@@ -24,7 +24,11 @@ use crate::server::app_state::peer;
 
 /// Attempts to log in per second, of all clients together.
 const ATTEMPTS_PER_SECOND: u32 = 50;
+/// Those of one interface. A host with many invented MAC addresses uses them up, and leaves others to other interfaces.
+const ATTEMPTS_OF_INTERFACE: u32 = ATTEMPTS_PER_SECOND / 2;
 const UNKNOWN: &str = "This device is not in a network where devices log in. Connect to it, then load this page again.";
+const TOO_MANY_HOSTS: &str =
+    "You have logged in on as many devices as you may. Log out on one of them, then try again.";
 const NO_ROOM: &str = "Too many devices have logged in. Try again later.";
 
 /// `GET /`: the form, or the login of the host.
@@ -112,7 +116,9 @@ pub(super) async fn log_in(State(portal): State<Arc<Portal>>, request: Request) 
     };
     // What one host uses up is its own: the others still log in.
     let (now, everybody) = (Instant::now(), Ipv4Addr::UNSPECIFIED.into());
+    let interface = found.host.interface.clone();
     let is_free = portal.of_hosts.take_attempt(from.source(), now)
+        && portal.of_interfaces.take_attempt(interface, ATTEMPTS_OF_INTERFACE, now)
         && portal.attempts.take(everybody, ATTEMPTS_PER_SECOND, now);
     if !is_free {
         let message = words(&Denied::Busy(String::new()));
@@ -125,11 +131,14 @@ pub(super) async fn log_in(State(portal): State<Arc<Portal>>, request: Request) 
     let origin = (from.source(), Some(station));
     match portal.login.log_in(&users(&settings), origin, user, password).await {
         Ok(account) => match begin(&portal, &settings, found.host, &from, account) {
-            true => pages::home(),
-            false => refused(
-                StatusCode::SERVICE_UNAVAILABLE,
-                pages::words(&settings.portal.title, NO_ROOM),
-            ),
+            Ok(()) => pages::home(),
+            Err(full) => {
+                let (status, words) = match full {
+                    Full::Logins => (StatusCode::SERVICE_UNAVAILABLE, NO_ROOM),
+                    Full::OfUser => (StatusCode::FORBIDDEN, TOO_MANY_HOSTS),
+                };
+                refused(status, pages::words(&settings.portal.title, words))
+            }
         },
         Err(denied) => {
             let page = page(&portal, &parts.headers, &from, &words(&denied));
@@ -138,8 +147,14 @@ pub(super) async fn log_in(State(portal): State<Arc<Portal>>, request: Request) 
     }
 }
 
-/// Logs a host in; `false`: there is no room.
-fn begin(portal: &Portal, settings: &Login, host: Key, from: &Peer, account: Account) -> bool {
+/// Logs a host in, if there is room.
+fn begin(
+    portal: &Portal,
+    settings: &Login,
+    host: Key,
+    from: &Peer,
+    account: Account,
+) -> Result<(), Full> {
     let is_local = settings.user.iter().any(|it| it.name == account.user.name);
     let new = New {
         host,
@@ -147,6 +162,7 @@ fn begin(portal: &Portal, settings: &Login, host: Key, from: &Peer, account: Acc
         user: account.user.name.clone(),
         method: if is_local { Method::Local } else { Method::Radius },
         limits: limits(settings, &account),
+        hosts_most: Some(settings.hosts_per_user).filter(|most| *most != 0),
         address: from.address.to_canonical().to_string(),
         class: account.grants.class,
         interim_s: account.grants.interim_s,

@@ -20,6 +20,8 @@ pub(super) struct Portal {
     pub rate: Rate,
     /// Attempts of each host to log in.
     pub of_hosts: Rate,
+    /// Attempts of the hosts of each interface.
+    pub of_interfaces: Rate<String>,
     /// Attempts of all hosts.
     pub attempts: Rate,
 }
@@ -33,6 +35,7 @@ impl Portal {
             key: secret::random(),
             rate: Rate::default(),
             of_hosts: Rate::default(),
+            of_interfaces: Rate::default(),
             attempts: Rate::default(),
         })
     }

@@ -38,14 +38,14 @@ pub fn log_in(call: &Call, input: &Input) -> Result<(), Faults> {
             idle_s: some(settings.idle_timeout),
             bytes: (bytes != 0).then_some(bytes),
         },
+        // Programs know what they do.
+        hosts_most: None,
         address: String::new(),
         class: Vec::new(),
         interim_s: None,
     };
-    match connection.logins().begin(new) {
-        true => Ok(()),
-        false => Err(Fault::value("all logins are in use: log out other hosts").into()),
-    }
+    let begun = connection.logins().begin(new);
+    begun.map_err(|_| Fault::value("all logins are in use: log out other hosts").into())
 }
 
 /// `stoa-login:log-out`.

@@ -74,6 +74,12 @@ impl Rate<String> {
     pub fn take(&self, user: String, now: Instant) -> bool {
         self.take_of(user, 20.0, 1.0, now)
     }
+
+    /// Takes one attempt to log in from the bucket of an interface, which holds those of one second.
+    pub fn take_attempt(&self, interface: String, per_second: u32, now: Instant) -> bool {
+        let size = f64::from(per_second.max(1));
+        self.take_of(interface, size, size, now)
+    }
 }
 
 #[cfg(test)]

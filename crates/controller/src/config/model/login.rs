@@ -18,6 +18,8 @@ pub struct Login {
     pub idle_timeout: u32,
     /// MiB; 0: no limit.
     pub volume_limit: u32,
+    /// 0: no limit.
+    pub hosts_per_user: u32,
     pub user: Vec<LoginUser>,
     pub radius: LoginRadius,
 }
@@ -122,4 +124,8 @@ pub struct InterfaceLogin {
     #[serde(default)]
     pub name_server: Vec<IpAddr>,
     pub redirect: bool,
+    /// Packets of a second.
+    pub host_query_rate: u32,
+    /// The same.
+    pub host_answer_rate: u32,
 }

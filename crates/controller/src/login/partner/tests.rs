@@ -49,11 +49,12 @@ fn log_in(logins: &Logins) {
         user: "ann".to_owned(),
         method: Method::Radius,
         limits: Limits::default(),
+        hosts_most: None,
         address: String::new(),
         class: Vec::new(),
         interim_s: None,
     };
-    assert!(logins.begin(new));
+    logins.begin(new).unwrap();
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ fn new(last: u8, limits: Limits) -> New {
         user: "ann".to_owned(),
         method: Method::Local,
         limits,
+        hosts_most: None,
         address: String::new(),
         class: Vec::new(),
         interim_s: None,
@@ -49,7 +50,7 @@ fn logins_end_by_time_silence_and_volume() {
         Limits { bytes: Some(1_000), ..Limits::default() },
     ];
     for (last, limits) in (1..).zip(limits) {
-        assert!(sessions.begin(new(last, limits), 1_000));
+        sessions.begin(new(last, limits), 1_000).unwrap();
     }
     sessions.take_events();
     sessions.count(&[counters(2, 1, 0), counters(3, 9, 0)], 1, 1_040);
@@ -71,7 +72,7 @@ fn logins_end_by_time_silence_and_volume() {
 #[test]
 fn counters_go_on_when_the_forwarder_begins_anew() {
     let mut sessions = Sessions::default();
-    sessions.begin(new(1, Limits::default()), 0);
+    sessions.begin(new(1, Limits::default()), 0).unwrap();
     let total = |sessions: &Sessions| sessions.of(&host(1)).unwrap().total;
     sessions.count(&[counters(1, 5, 0)], 7, 1);
     sessions.count(&[counters(1, 2, 0)], 8, 2);
@@ -90,7 +91,7 @@ fn counters_go_on_when_the_forwarder_begins_anew() {
 #[test]
 fn nobody_is_idle_while_the_forwarder_does_not_answer() {
     let mut sessions = Sessions::default();
-    sessions.begin(new(1, Limits { idle_s: Some(50), ..Limits::default() }), 1_000);
+    sessions.begin(new(1, Limits { idle_s: Some(50), ..Limits::default() }), 1_000).unwrap();
     for now in 1_001..1_200 {
         sessions.count_none(now);
         sessions.pass(now, 0);
@@ -105,8 +106,8 @@ fn nobody_is_idle_while_the_forwarder_does_not_answer() {
 #[test]
 fn a_login_ends_with_its_user() {
     let mut sessions = Sessions::default();
-    sessions.begin(new(1, Limits::default()), 1);
-    sessions.begin(New { method: Method::Radius, ..new(2, Limits::default()) }, 1);
+    sessions.begin(new(1, Limits::default()), 1).unwrap();
+    sessions.begin(New { method: Method::Radius, ..new(2, Limits::default()) }, 1).unwrap();
     sessions.retain_users(|user| user == "ann");
     assert_eq!(sessions.all().count(), 2);
     sessions.retain_users(|_| false);
@@ -118,11 +119,11 @@ fn a_login_ends_with_its_user() {
 fn a_start_keeps_who_has_logged_in_before_it_has_read_the_file() {
     let mut former = Sessions::default();
     let limits = Limits { session_s: Some(100), ..Limits::default() };
-    former.begin(new(1, limits.clone()), 1_000);
-    former.begin(new(2, limits), 1_000);
+    former.begin(new(1, limits.clone()), 1_000).unwrap();
+    former.begin(new(2, limits), 1_000).unwrap();
     let stored: Vec<_> = former.all().cloned().collect();
     let mut sessions = Sessions::default();
-    sessions.begin(New { id: 7, ..new(1, Limits::default()) }, 1_050);
+    sessions.begin(New { id: 7, ..new(1, Limits::default()) }, 1_050).unwrap();
     sessions.restore(stored.clone(), 1_040, 1_050);
     let ids: Vec<_> = sessions.all().map(|it| it.id).collect();
     assert_eq!(ids, [7, 102]);
@@ -137,10 +138,10 @@ fn a_start_keeps_who_has_logged_in_before_it_has_read_the_file() {
 #[test]
 fn rows_and_events_follow_logins() {
     let mut sessions = Sessions::default();
-    sessions.begin(new(1, Limits::default()), 10);
+    sessions.begin(new(1, Limits::default()), 10).unwrap();
     assert_eq!(sessions.take_rows(), [(host(1), Some(101))]);
     // Again, by another user.
-    sessions.begin(New { id: 102, ..new(1, Limits::default()) }, 20);
+    sessions.begin(New { id: 102, ..new(1, Limits::default()) }, 20).unwrap();
     assert_eq!(causes(&mut sessions), [Cause::User]);
     assert!(sessions.take_rows().iter().all(|(_, id)| *id == Some(102)));
     sessions.pass(80, 60);
@@ -155,4 +156,22 @@ fn rows_and_events_follow_logins() {
     assert_eq!(causes(&mut sessions), [Cause::Withdrawn]);
     assert_eq!(sessions.take_rows(), [(host(1), None)]);
     assert!(!sessions.end(&host(1), Cause::Operator));
+}
+
+/// Who knows one password could take all places, with invented MAC addresses.
+#[test]
+fn a_user_has_only_so_many_hosts() {
+    let mut sessions = Sessions::default();
+    let mut begin = |last, user: &str| {
+        let new =
+            New { hosts_most: Some(2), user: user.to_owned(), ..new(last, Limits::default()) };
+        sessions.begin(new, 1)
+    };
+    assert_eq!([begin(1, "ann"), begin(2, "ann")], [Ok(()); 2]);
+    assert_eq!(begin(3, "ann"), Err(Full::OfUser));
+    // The same host again, and another user.
+    assert_eq!([begin(2, "ann"), begin(3, "bob")], [Ok(()); 2]);
+    // It takes the host of the other one over.
+    assert_eq!(begin(2, "bob"), Ok(()));
+    assert_eq!(begin(4, "ann"), Ok(()));
 }

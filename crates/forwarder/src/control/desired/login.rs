@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use stoa_api::login::{ADDRESSES, GARDEN, is_redirect};
+use stoa_api::login::{ADDRESSES, GARDEN, HOST_RATE, is_redirect};
 use stoa_api::v1;
 
 use super::{Prefix, ValidationErrors, address, bits, message, network};
@@ -21,6 +21,8 @@ pub struct Login {
     pub portal_port: u16,
     /// Where HTTP of IPv4 and of IPv6 is redirected to; "": nowhere.
     pub redirect: [String; 2],
+    /// What each host may send in a second to name servers, DHCP and the portal, and how often it is answered.
+    pub rates: [u32; 2],
 }
 
 impl Login {
@@ -34,6 +36,8 @@ impl Login {
             portal_port: self.portal_port.into(),
             redirect4: self.redirect[0].clone(),
             redirect6: self.redirect[1].clone(),
+            host_query_rate: self.rates[0],
+            host_answer_rate: self.rates[1],
         }
     }
 }
@@ -83,7 +87,15 @@ pub(super) fn login(
         );
         return None;
     }
-    Some(Login { garden, name_servers, portal, portal_port, redirect })
+    let rates = [message.host_query_rate, message.host_answer_rate];
+    if rates.iter().any(|it| *it > HOST_RATE) {
+        wrong(
+            "lets a host send or be answered more often than one can",
+            "Use at most 1,000,000 packets a second.",
+        );
+        return None;
+    }
+    Some(Login { garden, name_servers, portal, portal_port, redirect, rates })
 }
 
 #[cfg(test)]
@@ -98,6 +110,8 @@ mod tests {
             portal_port: 8444,
             redirect4: "https://portal.example:8444/".to_owned(),
             redirect6: "https://portal.example:8444/".to_owned(),
+            host_query_rate: 200,
+            host_answer_rate: 100,
         };
         change(&mut message);
         let mut errors = ValidationErrors::default();
@@ -122,5 +136,6 @@ mod tests {
         assert_eq!(causes(|it| it.portal_port = 70_000).len(), 1);
         assert_eq!(causes(|it| it.redirect6 = "https://a\r\nb".to_owned()).len(), 1);
         assert_eq!(causes(|it| it.redirect4.clear()).len(), 0);
+        assert_eq!(causes(|it| it.host_query_rate = HOST_RATE + 1).len(), 1);
     }
 }

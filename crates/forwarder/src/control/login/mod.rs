@@ -21,6 +21,7 @@ use super::capability::{Capability, Start, Step, Verbs};
 use super::desired::Login;
 use super::forwarder_state::ForwarderState;
 use super::limit_listing::limit;
+use crate::login::shares::Rates;
 use crate::login::traffic::Sum;
 use crate::login::{Admits, LoginInterface, Logins, key};
 
@@ -51,6 +52,7 @@ struct Settings {
     name: String,
     login: Login,
     admits: Arc<Admits>,
+    rates: Arc<Rates>,
     tags: usize,
     /// What workers look into.
     hosts: ExactMatchReader,
@@ -143,8 +145,9 @@ impl LoginState {
 
     fn published(&self) -> Logins {
         let interface = |(index, it): (&u32, &Settings)| {
-            let (hosts, admits, tags) = (it.hosts.clone(), Arc::clone(&it.admits), it.tags);
-            (*index, LoginInterface { hosts, admits, tags })
+            let (hosts, tags) = (it.hosts.clone(), it.tags);
+            let (admits, rates) = (Arc::clone(&it.admits), Arc::clone(&it.rates));
+            (*index, LoginInterface { hosts, admits, rates, tags })
         };
         self.settings.iter().map(interface).collect()
     }
@@ -177,7 +180,8 @@ impl ForwarderState {
                 Some((name, login, tags)) => {
                     let table = &logins.by_name.entry(name.clone()).or_default().table;
                     let (admits, hosts) = (Arc::new(login.admits()), table.reader());
-                    let settings = Settings { name, login, admits, tags, hosts };
+                    let rates = Arc::new(Rates::new(login.rates));
+                    let settings = Settings { name, login, admits, rates, tags, hosts };
                     logins.settings.insert(*index, settings);
                     true
                 }

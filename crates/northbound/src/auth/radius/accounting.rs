@@ -174,11 +174,12 @@ pub(crate) mod tests {
             user: "ann".to_owned(),
             method: Method::Radius,
             limits: Limits::default(),
+            hosts_most: None,
             address: "10.0.0.9".to_owned(),
             class: vec![vec![1, 2], vec![3]],
             interim_s: None,
         };
-        assert!(sessions.begin(new, 1_000));
+        sessions.begin(new, 1_000).unwrap();
         let mut session = sessions.all().next().unwrap().clone();
         session.total.in_bytes = 5 << 32 | 9;
         session

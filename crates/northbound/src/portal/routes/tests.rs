@@ -31,6 +31,11 @@ fn testbed() -> Testbed {
             "stoa-login:login": {},
             "ietf-ip:ipv4": { "address": [{ "ip": "10.0.0.1", "prefix-length": 24 }] },
             "ietf-ip:ipv6": { "address": [{ "ip": "2001:db8::1", "prefix-length": 64 }] },
+        }, {
+            "name": "staff", "type": "iana-if-type:ethernetCsmacd",
+            "stoa-interfaces:port": { "null": {} },
+            "stoa-login:login": {},
+            "ietf-ip:ipv4": { "address": [{ "ip": "10.0.1.1", "prefix-length": 24 }] },
         }] },
         "stoa-login:login": {
             "portal": { "address": ["10.0.0.1"], "url": "https://portal.example:8444/" },
@@ -98,11 +103,12 @@ impl Testbed {
             user: "ann".to_owned(),
             method: LoginMethod::Local,
             limits: Limits::default(),
+            hosts_most: None,
             address: String::new(),
             class: Vec::new(),
             interim_s: None,
         };
-        assert!(self.portal.datastore.connection().logins().begin(new));
+        self.portal.datastore.connection().logins().begin(new).unwrap();
     }
 }
 
@@ -143,6 +149,26 @@ async fn what_one_host_uses_up_is_not_of_others() {
     // The same /64, another host.
     let fields = "user=ann&password=x";
     let (status, page) = testbed.submit(client("2001:db8::a", ANN), "/log-in", fields).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{page}");
+}
+
+/// A host with many MAC addresses leaves attempts to the hosts of other interfaces.
+#[tokio::test]
+async fn what_one_interface_uses_up_is_not_of_others() {
+    let testbed = testbed();
+    let fields = "user=ann&password=x";
+    // On a slow machine, tokens come back meanwhile.
+    for last in 10.. {
+        let now = std::time::Instant::now();
+        let take = || testbed.portal.of_interfaces.take_attempt("guests".to_owned(), 25, now);
+        while take() {}
+        let host = client("10.0.0.9", [2, 0, 0, 0, 0, last]);
+        let (status, _) = testbed.submit(host, "/log-in", fields).await;
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            break;
+        }
+    }
+    let (status, page) = testbed.submit(client("10.0.1.9", ANN), "/log-in", fields).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED, "{page}");
 }
 

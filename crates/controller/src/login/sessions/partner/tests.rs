@@ -109,7 +109,7 @@ fn an_idle_end_does_not_log_out_who_sends_by_the_other_router() {
     pair.connect();
     let mut brief = new(1, 7);
     brief.limits.idle_s = Some(20);
-    assert!(pair.routers[0].begin(brief, pair.now));
+    pair.routers[0].begin(brief, pair.now).unwrap();
     for _ in 0..60 {
         pair.pass();
         assert!(pair.send(1, 1), "it was logged out");
@@ -123,7 +123,7 @@ fn users_of_the_other_router_stay_after_a_take_over() {
     pair.connect();
     let mut local = new(1, 7);
     local.method = Method::Local;
-    assert!(pair.routers[0].begin(local, pair.now));
+    pair.routers[0].begin(local, pair.now).unwrap();
     pair.pass();
     pair.part();
     assert!(pair.send(1, 1));
@@ -215,14 +215,14 @@ fn logins_that_cannot_be_here_are_refused() {
     for number in 0..ROOM as u64 {
         let mut new = new(0, number);
         new.host.mac = [2, 1, 0, (number >> 16) as u8, (number >> 8) as u8, number as u8];
-        pair.routers[1].begin(new, pair.now);
+        pair.routers[1].begin(new, pair.now).unwrap();
     }
     let mut late = sound;
     late.make_other();
     let before = pair.routers[1].counts().refused;
     pair.routers[1].receive(Message::Login(late), true, pair.now);
     assert_eq!(pair.routers[1].counts().refused, before + 1);
-    assert!(pair.routers[1].begin(new(50, 70_000), pair.now));
+    pair.routers[1].begin(new(50, 70_000), pair.now).unwrap();
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -12,6 +12,7 @@ pub(super) fn logins(setup: Setup) -> Setup {
         garden: vec![(Ipv4Addr::new(10, 0, 2, 0).into(), 24)],
         portal: vec![our4(10).into(), our6(10).into()],
         portal_port: 8444,
+        rates: [1_000; 2],
         redirect: ["https://portal.example/".to_owned(), "https://[2001:db8::1]/".to_owned()],
         ..Login::default()
     };

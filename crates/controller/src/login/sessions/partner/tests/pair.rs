@@ -21,6 +21,7 @@ pub(super) fn new(last: u8, id: u64) -> New {
         user: "ann".to_owned(),
         method: Method::Radius,
         limits: Limits { idle_s: Some(IDLE_S), ..Limits::default() },
+        hosts_most: None,
         address: "10.0.0.9".to_owned(),
         class: vec![vec![7; 3]],
         interim_s: None,
@@ -66,7 +67,7 @@ impl Pair {
     }
 
     pub(super) fn begin(&mut self, at: usize, last: u8, id: u64) {
-        assert!(self.routers[at].begin(new(last, id), self.now));
+        self.routers[at].begin(new(last, id), self.now).unwrap();
     }
 
     pub(super) fn connect(&mut self) {
