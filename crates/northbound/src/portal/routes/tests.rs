@@ -35,7 +35,7 @@ fn testbed() -> Testbed {
             "name": "staff", "type": "iana-if-type:ethernetCsmacd",
             "stoa-interfaces:port": { "null": {} },
             "stoa-login:login": {},
-            "ietf-ip:ipv4": { "address": [{ "ip": "10.0.1.1", "prefix-length": 24 }] },
+            "ietf-ip:ipv4": { "address": [{ "ip": "10.0.2.1", "prefix-length": 24 }] },
         }] },
         "stoa-login:login": {
             "portal": { "address": ["10.0.0.1"], "url": "https://portal.example:8444/" },
@@ -168,7 +168,7 @@ async fn what_one_interface_uses_up_is_not_of_others() {
             break;
         }
     }
-    let (status, page) = testbed.submit(client("10.0.1.9", ANN), "/log-in", fields).await;
+    let (status, page) = testbed.submit(client("10.0.2.9", ANN), "/log-in", fields).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED, "{page}");
 }
 
