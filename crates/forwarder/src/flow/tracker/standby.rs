@@ -27,17 +27,19 @@ pub const fn standby_rule(seen: u32) -> u32 {
     STANDBY | seen & (STANDBY - 1)
 }
 
-/// Whether a connection in a class with its profile may go on.
-fn is_lasting(class: u8) -> bool {
-    Class::ALL.get(usize::from(without_profile(class))).is_some_and(|it| it.is_lasting())
+/// Whether a connection in a class, with its profile, is nearly over.
+fn is_over(class: u8) -> bool {
+    let class = Class::ALL.get(usize::from(without_profile(class)));
+    class.is_some_and(|it| !it.is_lasting() && *it != Class::TcpOpening)
 }
 
 /// Whether a flow that was last seen at this tick here has had its last packet at the partner. Both count seconds by
 /// clocks of their own: the same one may be one less. What is over cannot be open again.
 fn is_later(seen: u32, class: u8, from: &FormerFlow) -> bool {
     match from.past.seen.wrapping_sub(seen).cast_signed() {
-        -1 => is_lasting(class) && !is_lasting(from.class),
-        later => later >= 0,
+        -1 => !is_over(class) && is_over(from.class),
+        0 => !is_over(class) || is_over(from.class),
+        later => later > 0,
     }
 }
 
@@ -165,5 +167,43 @@ impl Side {
         let id = self.find_standby(key).filter(|id| !is_named(id))?;
         self.remove(id);
         Some(Outcome::Ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_tables::flow_hash::Flow;
+    use stoa_tables::flow_table::Past;
+
+    use super::*;
+
+    #[test]
+    fn in_one_second_what_is_over_is_later() {
+        let flow =
+            Flow { source: 1, destination: 2, source_port: 3, destination_port: 4, protocol: 6 };
+        let later = |seen: u32, class: Class, ours: Class| {
+            let from = FormerFlow {
+                key: FlowKey::ip4(flow, 0),
+                reply_key: None,
+                class: class as u8,
+                flags: 0,
+                owner: 0,
+                zone_pair: 0,
+                tcp: [0; _],
+                past: Past { seen, ..Past::default() },
+                spare: [0; 2],
+            };
+            is_later(5, ours as u8, &from)
+        };
+        let (open, over) = (Class::TcpEstablished, Class::TcpTimeWait);
+        let all = |seen| {
+            [(open, open), (over, open), (open, over), (over, over)]
+                .map(|(theirs, ours)| later(seen, theirs, ours))
+        };
+        assert_eq!(all(3), [false; 4]);
+        assert_eq!(all(4), [false, true, false, false]);
+        assert_eq!(all(5), [true, true, false, true]);
+        assert_eq!(all(6), [true; 4]);
+        assert!(later(5, open, Class::TcpOpening));
     }
 }
