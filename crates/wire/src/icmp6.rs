@@ -136,8 +136,8 @@ pub const fn is_error(kind: u8) -> bool {
     kind < 128
 }
 
-/// Where in an IPv6 packet the packet begins that an ICMPv6 error quotes, directly behind the header of the error. `None`:
-/// it is no error, its header is cut, or it is a fragment, which quotes what nobody sees as a whole.
+/// Where in an IPv6 packet the packet begins that an ICMPv6 error quotes, directly behind the header of the error.
+/// `None`: it is no error, its header is cut, or it is a fragment, which quotes what nobody sees as a whole.
 pub fn quoted_at(packet: &[u8]) -> Option<usize> {
     let upper = ipv6::check(packet).ok()?.upper().ok()?;
     let is_whole = upper.protocol == protocol::ICMP6 && upper.fragment.is_none();

@@ -99,8 +99,8 @@ impl ForwarderState {
         self.set_translated_fragment(index);
     }
 
-    /// Has other output features of an interface meet long packets that were IPv4 packets as a whole. By itself this makes
-    /// no output features: there, packets are cut at once.
+    /// Has other output features of an interface meet long packets that were IPv4 packets as a whole. By itself this
+    /// makes no output features: there, packets are cut at once.
     pub(super) fn set_translated_fragment(&self, index: u32) {
         let has_others = self.shared.arcs.ip6_output.has_others(index, NODE);
         let is_on = has_others && (self.has_siit() || self.has_nat64());

@@ -1,8 +1,8 @@
 //! What each host may cause that has not logged in: a token bucket by interface and MAC address for what passes, and
 //! another one for what is answered, so that a host leaves others their part of both.
 //!
-//! Buckets are found by a keyed hash. There are so many that few hosts share one, and no more, whatever addresses senders
-//! invent. They take no memory until they are used.
+//! Buckets are found by a keyed hash. There are so many that few hosts share one, and no more, whatever addresses
+//! senders invent. They take no memory until they are used.
 
 use stoa_engine::clock;
 use stoa_engine::counters::OutOfMemory;

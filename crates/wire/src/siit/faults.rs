@@ -150,8 +150,8 @@ impl fmt::Display for Range6 {
     }
 }
 
-/// Finds what is wrong with the mappings of a policy, which have numbers, beside its prefix for hosts without a mapping;
-/// changes their order. Longer prefixes inside of shorter ones are as they should be.
+/// Finds what is wrong with the mappings of a policy, which have numbers, beside its prefix for hosts without a
+/// mapping; changes their order. Longer prefixes inside of shorter ones are as they should be.
 pub fn check(
     prefix: Prefix,
     mappings: &mut [(usize, Mapping)],

@@ -85,7 +85,8 @@ fn beside_others(
     }
 }
 
-/// Mappings of a policy that name addresses. One that maps all of IPv4 has those of others, too, which keep their meaning.
+/// Mappings of a policy that name addresses. One that maps all of IPv4 has those of others, too, which keep their
+/// meaning.
 fn of_some_hosts<'a>(of: &'a Policy<'_>) -> impl Iterator<Item = &'a Mapping> {
     of.mappings.iter().filter(|it| it.ip4.prefix_len() > 0)
 }
