@@ -142,12 +142,14 @@ impl Side {
     }
 
     /// A reply of a flow that has come from the partner, and that no rule has judged since: it keeps the flow, as it
-    /// did there. A change of rules ends that until the next record.
+    /// did there. A change of rules ends that until the next record; and it does not begin it for a flow that the
+    /// former rules have judged.
     #[cold]
     #[inline(never)]
     pub(super) fn keep_by_reply(&self, id: u32, (now, epoch): (Now, u16)) {
         let flow = self.owner.entry(id);
-        if flow.epoch() == epoch.wrapping_sub(1) && self.flows.standby().is_from_partner(&flow) {
+        let is_unjudged = flow.epoch() == epoch.wrapping_sub(1) && flow.rule() & STANDBY != 0;
+        if is_unjudged && self.flows.standby().is_from_partner(&flow) {
             flow.refresh(now.tick);
         }
     }

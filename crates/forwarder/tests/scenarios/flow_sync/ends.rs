@@ -75,6 +75,10 @@ fn replies_alone_keep_a_flow_until_rules_change() {
     assert!(idle(&mut other) < 10);
     let none = gate(stateful(all(Action::Drop)));
     other.apply(&with(none, &sync)).unwrap();
+    // Rules that are gone have judged it: what replies do now keeps it no longer.
+    other.state().skip(Duration::from_secs(100));
+    let _ = into(&mut other, udp_back((53, 5000)));
+    assert!(idle(&mut other) >= 100);
     assert_eq!(out(&mut other, udp_there((5000, 53))), 0);
     other.dropped();
 }
