@@ -21,6 +21,14 @@ fn has_more(free: u32, all: u32) -> bool {
     free > all / LEFT_PART
 }
 
+/// Whether so many of these ports are free, of as many as `all`. It looks no further than it must: each look-up
+/// misses the cache.
+fn has_free(ports: impl Iterator<Item = u16>, all: u32, is_taken: impl Fn(u16) -> bool) -> bool {
+    let enough = all / LEFT_PART + 1;
+    let free = ports.filter(|port| !is_taken(*port)).take(enough as usize).count();
+    has_more(free as u32, all)
+}
+
 impl NatWorker {
     /// Whether there is room for what a translated flow of a partner needs, beside what is left to others.
     pub(crate) fn has_standby_room(
@@ -67,7 +75,7 @@ impl NatWorker {
             return true;
         }
         match &policy.allocation {
-            // They are those of one subscriber.
+            // They are those of one subscriber: its flows at the partner may take all of them, as ports of its block.
             Allocation::Deterministic(_) => true,
             Allocation::Blocks(range, _) => {
                 let id = range.block_of(external.address, external.port);
@@ -88,8 +96,7 @@ impl NatWorker {
                     let at = if count > LOOKED_AT { by_chance as u32 } else { at };
                     first.saturating_add(at as u16)
                 };
-                let free = (0..looked_at).map(port).filter(|port| !is_taken(*port)).count();
-                has_more(free as u32, looked_at)
+                has_free((0..looked_at).map(port), looked_at, is_taken)
             }
         }
     }
@@ -99,4 +106,28 @@ impl NatWorker {
 fn with_port(reply: &FlowKey, port: u16) -> Option<FlowKey> {
     let Tuple::Ip4(it) = reply.tuple else { return None };
     Some(FlowKey::ip4(Flow { destination_port: port, ..it }, reply.vrf))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn no_more_ports_are_looked_at_than_needed() {
+        let looks = Cell::new(0);
+        let has = |is_free: fn(u16) -> bool| {
+            looks.set(0);
+            let is_taken = |port| {
+                looks.set(looks.get() + 1);
+                !is_free(port)
+            };
+            (has_free(0..LOOKED_AT as u16, LOOKED_AT, is_taken), looks.get())
+        };
+        assert_eq!(has(|_| true), (true, 5));
+        assert_eq!(has(|port| port % 2 == 0), (true, 9));
+        assert_eq!(has(|port| port >= 60), (false, 64));
+        assert_eq!(has(|_| false), (false, 64));
+    }
 }
