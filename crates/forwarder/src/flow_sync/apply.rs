@@ -12,8 +12,10 @@ use crate::flow::tcp::Tcp;
 use crate::flow::tracker::{FlowTracker, Side};
 use crate::nat::{Leaves, Nat, NatWorker};
 
-/// Records of a turn: some tens of microseconds, in which packets wait.
+/// Records of a turn, in which packets wait: some tens of microseconds, with five look-ups of ports by chance for each
+/// translated one. One that is refused for want of room may take 64 of them, and counts as so many.
 const TURN: usize = 32;
+const REFUSED: usize = 8;
 
 /// Does some of what waits for a worker; whether more is left. `policy`: the rules in force; `None`: flows are not
 /// followed. `leaves`: whether a route leads between VRFs.
@@ -23,7 +25,8 @@ pub(crate) fn apply(
     now: Now,
 ) -> bool {
     [true, false].iter().for_each(|it| tracker.of(*it).begin());
-    for _ in 0..TURN {
+    let mut spent = 0;
+    while spent < TURN {
         let Ok(work) = tracker.intake().ring.pop() else { return false };
         let outcome = match work {
             Work::End(key, counts) => {
@@ -47,6 +50,7 @@ pub(crate) fn apply(
                 tracker.of(!key.is_ip6()).sweep_standby(&key, connection)
             }
         };
+        spent += if outcome == Some(Outcome::Refused(LeftOut::Room)) { REFUSED } else { 1 };
         if let Some(outcome) = outcome {
             flows.standby().count(outcome);
         }
@@ -80,7 +84,8 @@ fn one(
     match create((flows, nat, epoch), (side, worker), &flow, now) {
         Ok(id) => {
             let (Past { start, seen, .. }, class) = (flow.past, flow.class);
-            side.set_standby(id, Given { start, seen, class, connection }, epoch);
+            let is_theirs = !record.is_standby;
+            side.set_standby(id, Given { start, seen, class, connection, is_theirs }, epoch);
             Outcome::Created
         }
         Err(why) => Outcome::Refused(why),

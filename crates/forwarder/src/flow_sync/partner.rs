@@ -17,7 +17,7 @@ use stoa_tables::flow_table::Kind;
 use super::connection::{Connection, End};
 use super::message::put_names;
 use super::settings::Settings;
-use super::standby::LEAST;
+use super::standby::{LEAST, Sums};
 use super::walk::Walk;
 use crate::flow::adoption::head::Names;
 use crate::flow::flows::Flows;
@@ -110,6 +110,8 @@ struct Thread {
     /// And whether the partner does, at this connection.
     lacks_flows: bool,
     partner_lacks_flows: bool,
+    /// Whether this connection has named flows of VRFs that have no such name here.
+    has_unknown_vrf: bool,
     listener: Option<TcpListener>,
     /// Connections whose other ends have proven nothing yet.
     pending: Vec<Connection>,
@@ -124,6 +126,8 @@ struct Thread {
     /// Whether the queue was full a step ago.
     was_full: bool,
     state: Snapshot,
+    /// What had become of records when the settings came.
+    before: Sums,
 }
 
 impl Thread {
@@ -140,6 +144,7 @@ impl Thread {
             theirs: None,
             lacks_flows: true,
             partner_lacks_flows: false,
+            has_unknown_vrf: false,
             listener: None,
             pending: Vec::new(),
             connection: None,
@@ -150,6 +155,7 @@ impl Thread {
             bulk: 0,
             was_full: false,
             state: Snapshot::default(),
+            before: flows.standby().sums(),
         }
     }
 
@@ -199,6 +205,7 @@ impl Thread {
             (self.settings, self.tried) = (settings, None);
             // What it counts begins with the settings.
             self.state = Snapshot::default();
+            self.before = self.flows.standby().sums();
         }
     }
 
@@ -239,7 +246,7 @@ impl Thread {
     }
 
     fn publish(&mut self) {
-        let sums = self.flows.standby().sums();
+        let sums = self.flows.standby().sums().since(&self.before);
         let status = match &self.connection {
             Some(_) => v1::FlowSyncStatus::FlowSyncConnected,
             None if self.listener.is_some() => v1::FlowSyncStatus::FlowSyncListening,

@@ -8,8 +8,8 @@ use nix::sys::socket::{Backlog, SockaddrStorage, bind, listen, setsockopt, socko
 
 use crate::ipfix::socket;
 
-/// Connections that wait to be accepted.
-const BACKLOG: i32 = 4;
+/// Connections that wait to be accepted: those that may come within a step of the thread.
+const BACKLOG: i32 = 128;
 
 /// Begins a connection from an address of this machine.
 ///

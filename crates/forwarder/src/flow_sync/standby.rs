@@ -43,16 +43,20 @@ pub struct Given {
     pub class: u8,
     /// The number of the connection.
     pub connection: u32,
+    /// Whether the partner has packets of it, as the last record says: then it needs no name to stay there.
+    pub is_theirs: bool,
 }
 
-/// The bits of numbers of connections in a word; the class is above.
-const CONNECTION: u32 = (1 << CLASS_SHIFT) - 1;
+/// The bits of numbers of connections in a word; above are [`Given::is_theirs`] and the class.
+const CONNECTION: u32 = THEIRS - 1;
+const THEIRS: u32 = 1 << 23;
 const CLASS_SHIFT: u32 = 24;
 
 impl Given {
     /// As words: the first one is not 0 for flows of this life of the machine.
     const fn words(self) -> [u32; 3] {
-        let last = (self.class as u32) << CLASS_SHIFT | self.connection & CONNECTION;
+        let theirs = if self.is_theirs { THEIRS } else { 0 };
+        let last = (self.class as u32) << CLASS_SHIFT | theirs | self.connection & CONNECTION;
         [!self.start, self.seen, last]
     }
 }
@@ -118,11 +122,38 @@ pub struct Sums {
     pub refused: [u64; LeftOut::ALL.len()],
 }
 
+/// Records that were refused for causes that may pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passing {
+    /// This configuration refuses them, always.
+    pub by_configuration: u64,
+    /// There is no room, or something else has their ends.
+    pub by_room: u64,
+}
+
 impl Sums {
-    /// Records that were refused for a cause that may pass.
-    pub fn passing(&self) -> u64 {
+    /// Records that were refused for causes that may pass: those of a configuration, and want of room.
+    pub fn passing(&self) -> Passing {
         let of = |why: LeftOut| self.refused.get(why as usize).copied().unwrap_or(0);
-        of(LeftOut::Vrf) + of(LeftOut::Translation) + of(LeftOut::Room)
+        Passing {
+            by_configuration: of(LeftOut::Vrf) + of(LeftOut::Translation),
+            by_room: of(LeftOut::Room),
+        }
+    }
+
+    /// What has become of records since these sums.
+    pub fn since(&self, before: &Self) -> Self {
+        let mut refused = self.refused;
+        for (refused, before) in refused.iter_mut().zip(before.refused) {
+            *refused = refused.saturating_sub(before);
+        }
+        Self {
+            created: self.created.saturating_sub(before.created),
+            refreshed: self.refreshed.saturating_sub(before.refreshed),
+            ignored: self.ignored.saturating_sub(before.ignored),
+            ended: self.ended.saturating_sub(before.ended),
+            refused,
+        }
     }
 
     /// Sets them in the state.
@@ -198,6 +229,13 @@ impl Standby {
     pub fn is_named(&self, flow: &FlowEntry<'_>, connection: u32) -> bool {
         let last = self.given(flow).map(|[.., last]| last & CONNECTION);
         last == Some(connection & CONNECTION)
+    }
+
+    /// Whether the last name of a flow by this connection was a record of packets that the partner has. A name alone
+    /// says that it is there, not that it stays if this router does not name it.
+    pub fn is_theirs(&self, flow: &FlowEntry<'_>, connection: u32) -> bool {
+        let last = self.given(flow).map(|[.., last]| last & (THEIRS | CONNECTION));
+        last == Some(THEIRS | connection & CONNECTION)
     }
 
     /// A record gives a flow this. Whoever reads it before the changes themselves takes the flow for one of this

@@ -1,5 +1,7 @@
 //! Reads flows of one kind from their table, in turns, and puts what the partner does not know yet into frames.
 
+mod due;
+
 use std::sync::atomic::{Ordering, fence};
 
 use stoa_api::v1;
@@ -9,11 +11,11 @@ use stoa_tables::flow_table::{
 
 use super::message::{self, Record, key_bytes, key_of};
 use super::standby::{LEAST, Work};
-use crate::flow::flows::{Flows, ticks};
-use crate::flow::profiles::without_profile;
-use crate::flow::timeouts::Class;
+use crate::flow::flows::Flows;
 use crate::flow::tracker::{SENT_FLAGS, SPLICED};
+use crate::nat::is_never_vouched;
 use crate::nat64::hosts::is_stand_in;
+use due::Due;
 
 /// Turns that a walk over all flows takes: at 100 a second, one second.
 const TURNS: u32 = 100;
@@ -21,14 +23,8 @@ const TURNS: u32 = 100;
 /// cache. Workers pay nothing but the bandwidth of the memory, and 16 million flows take 10 seconds.
 const TURN: u32 = 256;
 const SLICE: u32 = 16_384;
-/// A flow with packets is sent again after a part of its timeout, and after so many seconds at most.
-const REFRESH_PART: u32 = 4;
-const REFRESH_S: u32 = 30;
-/// And after so many bytes: what a record says of sequence numbers is good for 1 GiB.
-const REFRESH_BYTES: u32 = 64 << 20;
-/// A flow that has come from the partner is sent once more when it has had no packets for so many seconds: as long as
-/// the partner has had some lately, it believes no record.
-const REPEAT_S: u32 = 8;
+/// Times that a flow is read while its worker writes a record.
+const TRIES: u32 = 4;
 
 /// What the partner knows of a flow.
 #[derive(Clone, Copy, Default)]
@@ -45,18 +41,6 @@ struct Sent {
     at: u32,
     /// Lower bits of what had passed.
     bytes: u32,
-}
-
-/// What is due about a live flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
-    Nothing,
-    /// Nothing is sent: the partner has it.
-    Note,
-    /// The partner keeps what it has of the flow.
-    Known,
-    /// A record.
-    Record,
 }
 
 /// What a turn has done.
@@ -130,22 +114,15 @@ fn copy(flow: &FlowEntry<'_>) -> Option<FormerFlow> {
     (flow.is_live() && (flow.start(), flow.key()) == (copy.past.start, key)).then_some(copy)
 }
 
-/// The class of a flow, without its profile.
-fn state_of(class: u8) -> Option<Class> {
-    Class::ALL.get(usize::from(without_profile(class))).copied()
-}
-
-/// Whether the first record of a flow in this state is worth its bytes: others are over soon.
-fn is_lasting(class: u8) -> bool {
-    state_of(class).is_none_or(Class::is_lasting)
-}
-
-/// Whether hosts of NAT64 take part, whom this router alone knows.
-fn is_crossed(flow: &FormerFlow) -> bool {
-    [Some(flow.key), flow.reply_key].into_iter().flatten().any(|key| match key.tuple {
+/// Whether no partner takes a flow: hosts of NAT64 take part, whom this router alone knows, or it is one of those that
+/// are never vouched for. A partner that refused them would ask for them.
+fn is_never_taken(flow: &FormerFlow) -> bool {
+    let is_crossed = |key: FlowKey| match key.tuple {
         Tuple::Ip4(it) => is_stand_in(it.source) || is_stand_in(it.destination),
         Tuple::Ip6(_) => false,
-    })
+    };
+    is_crossed(flow.key)
+        || flow.reply_key.is_some_and(|it| is_crossed(it) || is_never_vouched(flow, &it))
 }
 
 impl Walk {
@@ -204,7 +181,9 @@ impl Walk {
     ) {
         let (flow, standby) = (flows.reader(self.is_ip4()).entry(id), flows.standby());
         let Some(sent) = self.sent.get(at as usize).copied() else { return };
-        let (is_known, is_same) = (sent.round != 0, sent.start == flow.start());
+        let is_known = sent.round != 0;
+        // One that has come by a record may have begun when its predecessor had.
+        let is_same = is_known && sent.start == flow.start() && self.key(at) == Some(flow.key());
         if is_known && !(flow.is_live() && is_same) {
             // What it was when it ended, unless another one has its memory.
             let is_standby = if is_same { standby.is_standby(&flow) } else { sent.is_standby };
@@ -213,22 +192,31 @@ impl Walk {
         if !flow.is_live() {
             return;
         }
-        let is_standby = standby.is_standby(&flow);
-        let is_named = is_standby && standby.is_named(&flow, moment.connection);
-        if is_standby && moment.is_swept && !is_named {
+        if moment.is_swept
+            && standby.is_standby(&flow)
+            && !standby.is_named(&flow, moment.connection)
+        {
             // If there is no room, the next walk does it.
             let work = Work::Sweep(flow.key(), moment.connection);
             standby.hand(flow.owner().into(), work, LEAST);
         }
-        let sent = Some(sent).filter(|_| is_known && is_same);
-        let due = if is_standby {
-            self.due_of_standby(&flow, sent, is_named, moment)
-        } else {
-            self.due(&flow, sent, standby.is_from_partner(&flow), moment)
-        };
-        // A worker may have written one half of a record when this was read first.
-        if due != Due::Nothing && standby.is_standby(&flow) == is_standby {
-            self.put((&flow, at, is_standby), due, moment, (turn, to));
+        let sent = Some(sent).filter(|_| is_same);
+        for _ in 0..TRIES {
+            let is_standby = standby.is_standby(&flow);
+            let due = if is_standby {
+                let is_theirs = standby.is_theirs(&flow, moment.connection);
+                self.due_of_standby(&flow, sent, is_theirs, moment)
+            } else {
+                self.due(&flow, sent, standby.is_from_partner(&flow), moment)
+            };
+            // A worker may have written one half of a record when this was read first.
+            if due == Due::Nothing || standby.is_standby(&flow) == is_standby {
+                return self.put((&flow, at, is_standby), due, moment, (turn, to));
+            }
+        }
+        if moment.is_bulk {
+            // It is live, whatever the worker makes of it: the partner must not sweep it.
+            message::put_known(&flow.key(), to);
         }
     }
 
@@ -236,21 +224,27 @@ impl Walk {
     fn put(
         &mut self,
         (flow, at, is_standby): (&FlowEntry<'_>, u32, bool),
-        due: Due,
+        mut due: Due,
         moment: Moment<'_>,
         (turn, to): (&mut Turn, &mut Vec<u8>),
     ) {
-        let Some(copy) = copy(flow) else { return };
-        if flow.flags() & SPLICED != 0 || is_crossed(&copy) {
-            turn.left_out += u64::from(moment.is_bulk);
+        if due == Due::Nothing {
             return;
         }
+        let Some(copy) = copy(flow) else { return };
+        if flow.flags() & SPLICED != 0 || is_never_taken(&copy) {
+            turn.left_out += u64::from(moment.is_bulk);
+            due = Due::Name;
+        }
         let from = to.len();
-        if due == Due::Record {
-            message::put_flow(&Record { flow: copy, is_standby }, moment.now, to);
-            turn.flows += 1;
-        } else {
-            message::put_known(&copy.key, to);
+        match due {
+            Due::Record => {
+                message::put_flow(&Record { flow: copy, is_standby }, moment.now, to);
+                turn.flows += 1;
+            }
+            Due::Name if moment.is_bulk => return message::put_known(&copy.key, to),
+            Due::Name => return,
+            _ => message::put_known(&copy.key, to),
         }
         let Past { start, seen, .. } = copy.past;
         let sent = Sent {
@@ -267,64 +261,6 @@ impl Walk {
         if due == Due::Note {
             to.truncate(from);
         }
-    }
-
-    /// What is due about a standby flow, which the partner has, or had. `sent`: what was sent of it.
-    fn due_of_standby(
-        &self,
-        flow: &FlowEntry<'_>,
-        sent: Option<Sent>,
-        is_named: bool,
-        moment: Moment<'_>,
-    ) -> Due {
-        let is_new = sent.is_none_or(|it| moment.is_bulk && it.round != self.round);
-        if is_new && moment.is_bulk && moment.has_standby && is_lasting(flow.class()) {
-            return Due::Record;
-        }
-        if is_new && moment.is_bulk && !is_named {
-            return Due::Known;
-        }
-        if is_new || sent.is_some_and(|it| !it.is_standby) { Due::Note } else { Due::Nothing }
-    }
-
-    /// What is due about a flow of this router. `is_from_partner`: the partner had it.
-    fn due(
-        &self,
-        flow: &FlowEntry<'_>,
-        sent: Option<Sent>,
-        is_from_partner: bool,
-        moment: Moment<'_>,
-    ) -> Due {
-        let (class, seen) = (flow.class(), flow.seen());
-        let Some(sent) = sent else {
-            let is_young = ticks(flow.start(), moment.now) < moment.age_s;
-            return match (is_from_partner, is_lasting(class)) {
-                (true, _) => Due::Record,
-                _ if is_young => Due::Nothing,
-                (_, true) => Due::Record,
-                // The partner may have it from a former connection.
-                _ if moment.is_bulk && state_of(class) != Some(Class::TcpOpening) => Due::Known,
-                _ => Due::Nothing,
-            };
-        };
-        let is_again = moment.is_bulk && sent.round != self.round;
-        let is_changed = (sent.class, sent.flags) != (class, flow.flags() & SENT_FLAGS);
-        let timeout = moment.timeouts.get(usize::from(class)).copied().unwrap_or(REFRESH_S);
-        let after = (timeout / REFRESH_PART).clamp(1, REFRESH_S);
-        let is_old = || {
-            ticks(sent.at, moment.now) >= after
-                || passed(flow).wrapping_sub(sent.bytes) >= REFRESH_BYTES
-        };
-        let is_repeated = || {
-            let was_early = ticks(seen, sent.at) < REPEAT_S;
-            is_from_partner && was_early && ticks(seen, moment.now) >= REPEAT_S
-        };
-        let is_due = is_again
-            || sent.is_standby
-            || is_changed
-            || seen != sent.seen && is_old()
-            || is_repeated();
-        if is_due { Due::Record } else { Due::Nothing }
     }
 
     /// A flow that was sent has ended.

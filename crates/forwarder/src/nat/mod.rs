@@ -45,7 +45,7 @@ pub(crate) use lanes::goes_on;
 pub(crate) use left::LEFT_PART;
 pub use output::make_output;
 pub use places::{Places, Wish};
-pub(crate) use vouch::Leaves;
+pub(crate) use vouch::{Leaves, is_never_vouched};
 pub use worker::{CONTROL, NatWorker, Traffic};
 
 use std::sync::Arc;

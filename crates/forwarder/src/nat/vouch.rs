@@ -54,6 +54,12 @@ impl Ends {
     }
 }
 
+/// Whether a partner never takes a translated flow, whatever its configuration: the end outside is another one behind
+/// the router.
+pub(crate) fn is_never_vouched(flow: &FormerFlow, reply: &FlowKey) -> bool {
+    Ends::of(&flow.key, reply, Uses::of_words(flow.spare).is_inbound).is_none()
+}
+
 impl Policy {
     /// `leaves`: whether a route leads there.
     fn can_have_made(&self, nat: &Nat, ends: &Ends, uses: Uses, leaves: &Leaves<'_>) -> bool {

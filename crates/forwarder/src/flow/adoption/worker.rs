@@ -138,7 +138,7 @@ impl Adopting<'_> {
                 let (Past { start, seen, rule, .. }, class) = (flow.past, flow.class);
                 if rule == standby_rule(seen) {
                     // No connection of this process has named it.
-                    let given = Given { start, seen, class, connection: 0 };
+                    let given = Given { start, seen, class, connection: 0, is_theirs: false };
                     self.side.set_standby(id, given, self.epoch);
                 }
             }

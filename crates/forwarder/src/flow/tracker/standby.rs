@@ -69,17 +69,18 @@ impl Side {
     }
 
     /// The partner has a standby flow still, as the connection with this number says.
-    fn note_known(&self, id: u32, connection: u32) {
+    /// `is_theirs`: and has packets of it.
+    fn note_known(&self, id: u32, connection: u32, is_theirs: bool) {
         let flow = self.reader.entry(id);
-        let given =
-            Given { start: flow.start(), seen: flow.seen(), class: flow.class(), connection };
+        let (start, seen, class) = (flow.start(), flow.seen(), flow.class());
+        let given = Given { start, seen, class, connection, is_theirs };
         self.flows.standby().note((self.is_ip4, id), given);
     }
 
     /// The same by its key.
     pub fn know_standby(&self, key: &FlowKey, connection: u32) {
         if let Some(id) = self.find_standby(key) {
-            self.note_known(id, connection);
+            self.note_known(id, connection, false);
         }
     }
 
@@ -98,7 +99,7 @@ impl Side {
         let (start, class, flags) = (flow.start(), flow.class(), flow.flags());
         let is_standby = self.flows.standby().is_standby(&flow);
         if is_standby {
-            self.note_known(id, connection);
+            self.note_known(id, connection, !record.is_standby);
         }
         let has_packets = !is_standby && !is_idle(flow.seen(), now);
         let is_later = is_standby || is_later(flow.seen(), class, from);
@@ -108,16 +109,19 @@ impl Side {
         let reply = flow.reply_key();
         let same = from.reply_key.unwrap_or(flow.key().reversed()) == reply;
         if !same || flow.key() != from.key {
-            // It is another connection, or has another external end: the next record creates it.
-            if is_standby {
-                self.remove(id);
+            // It is another connection, or has another external end.
+            if !is_standby {
+                return Outcome::Refused(LeftOut::Translation);
             }
+            // The next record creates it.
+            self.remove(id);
             return Outcome::Refused(LeftOut::Room);
         }
         if let Err(why) = self.check_former(from, now) {
             return Outcome::Refused(why);
         }
-        let given = Given { start, seen: from.past.seen, class: from.class, connection };
+        let (seen, is_theirs) = (from.past.seen, true);
+        let given = Given { start, seen, class: from.class, connection, is_theirs };
         self.set_standby(id, given, epoch);
         let flow = self.owner.entry(id);
         flow.set_tcp(from.tcp);

@@ -1,12 +1,13 @@
-//! Bulks that are asked for: what was refused for a cause that may pass, as a full table or a policy that is not there
-//! yet, comes again with them, whether its flows have packets or not. They come ever more seldom while flows are still
-//! refused.
+//! Bulks that are asked for: what was refused for a cause that may pass comes again with them, whether its flows have
+//! packets or not. What a configuration refuses is asked for once, and once more when another one is in force, here or at
+//! the partner: nothing else changes that. What had no room is asked for ever more seldom while flows are still refused.
 
 use std::time::{Duration, Instant};
 
 use super::Thread;
 use crate::flow_sync::connection::{Connection, End};
 use crate::flow_sync::message::put_again;
+use crate::flow_sync::standby::Passing;
 
 /// How long after a refusal a bulk is asked for at first, and at most.
 const FIRST: Duration = Duration::from_secs(1);
@@ -15,10 +16,15 @@ const MOST: Duration = Duration::from_secs(600);
 /// Which bulks are asked for.
 pub(super) struct Again {
     /// Refusals that are known.
-    refused: u64,
-    /// When the last one was found.
+    refused: Passing,
+    /// Whether some by the configuration were found since a bulk was asked for because of them, whether that was by
+    /// this configuration, and when one is due.
+    is_refused: bool,
+    has_asked: bool,
+    due_once: Option<Instant>,
+    /// When the last one for want of room was found.
     last: Option<Instant>,
-    /// When a bulk is due, and how long the next one waits.
+    /// When a bulk is due because of them, and how long the next one waits.
     due: Option<Instant>,
     wait: Duration,
     /// The partner has asked for one, and when one began last.
@@ -28,7 +34,17 @@ pub(super) struct Again {
 
 impl Default for Again {
     fn default() -> Self {
-        Self { refused: 0, last: None, due: None, wait: FIRST, is_asked: false, begun: None }
+        Self {
+            refused: Passing::default(),
+            is_refused: false,
+            has_asked: false,
+            due_once: None,
+            last: None,
+            due: None,
+            wait: FIRST,
+            is_asked: false,
+            begun: None,
+        }
     }
 }
 
@@ -38,12 +54,10 @@ impl Again {
         *self = Self { refused: self.refused, ..Self::default() };
     }
 
-    /// Another configuration: what it refuses is not what the former one has.
+    /// Another configuration: what it refuses is not what the former one has, and it may have more room.
     pub(super) fn note_change(&mut self) {
-        self.wait = FIRST;
-        if let (Some(due), Some(last)) = (&mut self.due, self.last) {
-            *due = last + FIRST;
-        }
+        self.has_asked = false;
+        self.is_refused |= self.due.is_some();
     }
 
     /// The partner asks for a bulk.
@@ -63,19 +77,28 @@ impl Again {
 
     /// Whether to ask for a bulk now. `refused`: all refusals for causes that may pass; `is_complete`: the last bulk
     /// has come.
-    fn asks(&mut self, now: Instant, refused: u64, is_complete: bool) -> bool {
+    fn asks(&mut self, now: Instant, refused: Passing, is_complete: bool) -> bool {
+        let before = std::mem::replace(&mut self.refused, refused);
+        self.is_refused |= before.by_configuration != refused.by_configuration;
+        if self.is_refused && !self.has_asked {
+            self.due_once.get_or_insert(now + FIRST);
+        }
         let since = |it: Option<Instant>| it.map(|it| now.saturating_duration_since(it));
-        if self.refused != refused {
-            (self.refused, self.last) = (refused, Some(now));
+        if before.by_room != refused.by_room {
+            self.last = Some(now);
             self.due.get_or_insert(now + self.wait);
         } else if self.due.is_none() && since(self.last).is_none_or(|it| it > 2 * self.wait) {
             self.wait = FIRST;
         }
-        let asks = is_complete && self.due.is_some_and(|it| now >= it);
-        if asks {
+        let is_due = |it: Option<Instant>| is_complete && it.is_some_and(|it| now >= it);
+        let (once, room) = (is_due(self.due_once), is_due(self.due));
+        if once {
+            (self.is_refused, self.has_asked, self.due_once) = (false, true, None);
+        }
+        if room {
             (self.due, self.wait) = (None, (2 * self.wait).min(MOST));
         }
-        asks
+        once || room
     }
 }
 
@@ -100,15 +123,23 @@ impl Thread {
 mod tests {
     use super::*;
 
+    fn room(by_room: u64) -> Passing {
+        Passing { by_room, ..Passing::default() }
+    }
+
+    fn configuration(by_configuration: u64) -> Passing {
+        Passing { by_configuration, ..Passing::default() }
+    }
+
     #[test]
     fn bulks_are_asked_for_ever_more_seldom() {
         let (mut again, begin) = (Again::default(), Instant::now());
         let at = |s: u64| begin + Duration::from_secs(s);
-        assert!(!again.asks(at(0), 0, true) && !again.asks(at(9), 0, true));
+        assert!(!again.asks(at(0), room(0), true) && !again.asks(at(9), room(0), true));
         // Whatever is refused: the table is full.
         let mut asked = Vec::new();
         for second in 10..5_000 {
-            if again.asks(at(second), second, true) {
+            if again.asks(at(second), room(second), true) {
                 asked.push(second);
             }
         }
@@ -116,21 +147,41 @@ mod tests {
         assert!(asked.len() < 20, "{asked:?}");
         assert!(asked.windows(2).skip(9).all(|it| it[1] - it[0] == 601), "{asked:?}");
         // It has room again, and is full once more later.
-        assert!((5_000..9_000).filter(|it| again.asks(at(*it), 5_000, true)).count() <= 1);
-        assert!(!again.asks(at(9_000), 5_001, true) && again.asks(at(9_001), 5_001, true));
+        assert!((5_000..9_000).filter(|it| again.asks(at(*it), room(5_000), true)).count() <= 1);
+        assert!(!again.asks(at(9_000), room(5_001), true));
+        assert!(again.asks(at(9_001), room(5_001), true));
     }
 
     #[test]
-    fn another_configuration_is_asked_about_at_once() {
+    fn another_configuration_is_asked_about_at_once_and_begins_no_series() {
         let (mut again, begin) = (Again::default(), Instant::now());
         let at = |s: u64| begin + Duration::from_secs(s);
         (0..700).for_each(|it| {
-            let _ = again.asks(at(it), 1 + it, true);
+            let _ = again.asks(at(it), room(1 + it), true);
         });
-        assert!(!again.asks(at(701), 701, true));
+        assert!(!again.asks(at(701), room(701), true));
         again.note_change();
-        assert!(!again.asks(at(702), 701, false), "a bulk is coming");
-        assert!(again.asks(at(703), 701, true));
+        assert!(!again.asks(at(702), room(701), true));
+        assert!(!again.asks(at(703), room(701), false), "a bulk is coming");
+        assert!(again.asks(at(704), room(701), true));
+        assert!((705..720).all(|it| !again.asks(at(it), room(it), true)));
+    }
+
+    #[test]
+    fn what_a_configuration_refuses_is_asked_for_once() {
+        let (mut again, begin) = (Again::default(), Instant::now());
+        let at = |s: u64| begin + Duration::from_secs(s);
+        let asks = |again: &mut Again, seconds: std::ops::Range<u64>| {
+            // Each bulk has it, and it is refused again.
+            let asked = seconds.filter(|it| again.asks(at(*it), configuration(1 + it), true));
+            asked.collect::<Vec<_>>()
+        };
+        assert_eq!(asks(&mut again, 0..5_000), [1]);
+        again.note_change();
+        assert_eq!(asks(&mut again, 5_000..9_000), [5_001]);
+        // Another connection has had a bulk by itself.
+        again.begin();
+        assert_eq!(asks(&mut again, 9_000..9_900), [9_001]);
     }
 
     #[test]

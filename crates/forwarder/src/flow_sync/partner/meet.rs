@@ -12,6 +12,8 @@ use crate::flow_sync::walk::Walk;
 
 /// How often it tries to reach a partner.
 const RETRY: Duration = Duration::from_secs(1);
+/// Connections that are accepted in a step, at most.
+const ACCEPTED: usize = 64;
 /// Connections that prove themselves at a time, each for some seconds. Others wait in Linux.
 const PROVING: usize = 4;
 
@@ -32,21 +34,29 @@ impl Thread {
             self.tried = Some(now);
             self.listener = Some(socket::accept_at(local)?);
         }
-        let Some(listener) = self.listener.as_ref().filter(|_| self.pending.len() < PROVING) else {
-            return Ok(());
-        };
-        match listener.accept() {
-            Ok((stream, from)) if from.ip() == partner.ip() => {
-                stream.set_nonblocking(true)?;
-                // The partner has begun anew, or another program of its machine: whoever proves itself is the partner.
-                self.pending.push(Connection::new(stream, false, &self.settings.secret, now));
+        self.accept(now)
+    }
+
+    /// Accepts connections of the partner, and closes others at once: they must not keep it waiting.
+    fn accept(&mut self, now: Instant) -> Result<(), End> {
+        for _ in 0..ACCEPTED {
+            let has_place = self.pending.len() < PROVING;
+            let Some(listener) = self.listener.as_ref().filter(|_| has_place) else { break };
+            match listener.accept() {
+                Ok((stream, from)) if from.ip() == self.settings.partner.ip() => {
+                    stream.set_nonblocking(true)?;
+                    // The partner has begun anew, or another program of its machine: whoever proves itself is the
+                    // partner.
+                    let secret = &self.settings.secret;
+                    self.pending.push(Connection::new(stream, false, secret, now));
+                }
+                Ok((_, from)) => {
+                    self.state.refused_connections += 1;
+                    tracing::debug!("flow sync: {from} is not the partner");
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
             }
-            Ok((_, from)) => {
-                self.state.refused_connections += 1;
-                tracing::debug!("flow sync: {from} is not the partner");
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
@@ -70,7 +80,8 @@ impl Thread {
         tracing::info!("flow sync: connected to the partner {}", self.settings.partner);
         self.connection = Some(connection);
         self.number = self.flows.standby().next_connection();
-        (self.theirs, self.bulk, self.partner_lacks_flows) = (None, 0, false);
+        (self.theirs, self.bulk) = (None, 0);
+        (self.partner_lacks_flows, self.has_unknown_vrf) = (false, false);
         self.walks.iter_mut().for_each(Walk::restart);
         self.again.begin();
         self.state.connections += 1;

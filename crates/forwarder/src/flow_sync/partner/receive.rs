@@ -16,7 +16,10 @@ impl Thread {
         match item {
             Item::Alive => {}
             Item::Names(lacks_flows, names) => {
-                self.theirs = Some(names);
+                // What it sends behind them may be what was refused before.
+                if self.theirs.replace(names).is_some() {
+                    self.again.note_change();
+                }
                 self.partner_lacks_flows |= lacks_flows;
             }
             Item::Complete => (self.state.is_bulk_received, self.lacks_flows) = (true, false),
@@ -28,9 +31,9 @@ impl Thread {
                 }
             }
             Item::Known(key) => {
-                if let Some(key) = self.key(key)
-                    && let Some(owner) = self.owner(&key)
-                {
+                let key = self.key(key);
+                self.has_unknown_vrf |= key.is_none();
+                if let Some((key, owner)) = key.and_then(|it| Some((it, self.owner(&it)?))) {
                     self.hand(owner, Work::Known(key, self.number));
                 }
             }
@@ -41,10 +44,19 @@ impl Thread {
                         let owner = self.owner(&it.flow.key).unwrap_or(it.flow.owner);
                         self.hand(owner, Work::Flow(it, self.number));
                     }
-                    Err(why) => self.flows.standby().count(Outcome::Refused(why)),
+                    Err(why) => {
+                        self.has_unknown_vrf |= why == LeftOut::Vrf;
+                        self.flows.standby().count(Outcome::Refused(why));
+                    }
                 }
             }
         }
+    }
+
+    /// Whether standby flows that this connection has not named have ended at the partner. One that lacks flows has
+    /// ended none of them; and flows of a VRF that has another name there for now are named by nobody.
+    pub(super) fn sweeps(&self) -> bool {
+        self.state.is_bulk_received && !self.partner_lacks_flows && !self.has_unknown_vrf
     }
 
     /// A record in the numbers of this process, with flags that no table has otherwise.
@@ -90,3 +102,6 @@ impl Thread {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

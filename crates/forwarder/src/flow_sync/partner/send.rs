@@ -33,8 +33,7 @@ impl Thread {
             is_bulk: true,
             has_standby: self.partner_lacks_flows,
             connection: self.number,
-            // One that lacks flows has ended none of them.
-            is_swept: self.state.is_bulk_received && !self.partner_lacks_flows,
+            is_swept: self.sweeps(),
             timeouts: &timeouts,
         };
         let (mut items, mut failed) = (Vec::with_capacity(2 * BATCH), None);

@@ -8,8 +8,10 @@ use stoa_tables::flow_hash::Flow;
 use stoa_tables::lpm::Kernel;
 use stoa_wire::protocol;
 
+use super::due::{REFRESH_PART, REFRESH_S, REPEAT_S};
 use super::*;
 use crate::flow::flows::{Now, Sizes};
+use crate::flow::timeouts::Class;
 use crate::flow::tracker::{Admission, FlowTracker};
 use crate::flow_sync::message::{Item, read};
 use crate::flow_sync::standby::Given;
@@ -17,6 +19,8 @@ use crate::flow_sync::standby::Given;
 /// The tick at which flows begin.
 const BEGIN: u32 = 1_000;
 const ESTABLISHED: u8 = Class::TcpEstablished as u8;
+/// A host of NAT64, as flow tables have it.
+const STAND_IN: u32 = 0xf000_0000;
 /// The number of the connection.
 const NUMBER: u32 = 3;
 
@@ -35,6 +39,20 @@ fn key(number: u32) -> FlowKey {
     FlowKey::ip4(flow, 0)
 }
 
+fn former(number: u32, class: u8, flags: u8) -> FormerFlow {
+    FormerFlow {
+        key: key(number),
+        reply_key: None,
+        class,
+        flags,
+        owner: 0,
+        zone_pair: 0,
+        tcp: [0; _],
+        past: Past { start: BEGIN, seen: BEGIN, ..Past::default() },
+        spare: [0; 2],
+    }
+}
+
 impl Table {
     fn new(count: u32) -> Self {
         let sizes = Sizes { ip4: count, ip6: 8, translated: 8, mappings: 8 };
@@ -48,25 +66,23 @@ impl Table {
 
     /// A flow of this router; its id.
     fn create(&mut self, number: u32, class: u8) -> u32 {
-        let flow = FormerFlow {
-            key: key(number),
-            reply_key: None,
-            class,
-            flags: 0,
-            owner: 0,
-            zone_pair: 0,
-            tcp: [0; _],
-            past: Past { start: BEGIN, seen: BEGIN, ..Past::default() },
-            spare: [0; 2],
-        };
-        self.tracker.of(true).adopt(&flow, None, 1).unwrap()
+        self.create_with(number, class, 0)
+    }
+
+    fn create_with(&mut self, number: u32, class: u8, flags: u8) -> u32 {
+        self.tracker.of(true).adopt(&former(number, class, flags), None, 1).unwrap()
     }
 
     /// A record of the partner has given it this.
     fn give(&mut self, id: u32, seen: u32, connection: u32) {
+        self.give_of(id, seen, connection, true);
+    }
+
+    fn give_of(&mut self, id: u32, seen: u32, connection: u32, is_theirs: bool) {
         let flow = self.flows.reader(true).entry(id);
         flow.refresh(seen);
-        let given = Given { start: flow.start(), seen, class: flow.class(), connection };
+        let (start, class) = (flow.start(), flow.class());
+        let given = Given { start, seen, class, connection, is_theirs };
         self.tracker.of(true).set_standby(id, given, 1);
     }
 
@@ -232,19 +248,93 @@ fn a_bulk_names_what_the_partner_may_have() {
         if has_all {
             let items = table.walk(BEGIN + 9, is_bulk);
             assert_eq!(records(&items[..1]), [(key(1), false)]);
-            // What has come by this connection, the partner has.
-            assert_eq!(items[1..], [Item::Known(key(2)), Item::Known(key(4))]);
+            // What has come by this connection with packets, the partner has.
+            assert_eq!(items[1..], [2, 3, 4].map(|it| Item::Known(key(it))));
         } else {
             let items = table.walk(BEGIN + 9, lacks);
             let standby = [(key(4), true), (key(5), true)];
             assert_eq!(
-                (records(&items[..1]), &items[1]),
-                (vec![(key(1), false)], &Item::Known(key(2)))
+                (records(&items[..1]), &items[1..3]),
+                (vec![(key(1), false)], &[2, 3].map(|it| Item::Known(key(it)))[..])
             );
-            assert_eq!(records(&items[2..]), standby);
+            assert_eq!(records(&items[3..]), standby);
         }
-        assert_eq!(table.walk(BEGIN + 9, is_bulk), [], "all is known");
+        assert_eq!(table.sends(BEGIN + 9), [], "all is known");
     }
+}
+
+/// If the partner has only said that the flow is there, it may be standby at both.
+#[test]
+fn what_the_partner_has_named_without_packets_is_named_in_turn() {
+    let mut table = Table::new(64);
+    let ids = [1, 2, 3].map(|number| table.create(number, ESTABLISHED));
+    table.give(ids[0], BEGIN + 1, NUMBER - 1);
+    table.tracker.of(true).know_standby(&key(1), NUMBER);
+    table.give_of(ids[1], BEGIN + 1, NUMBER, false);
+    table.give(ids[2], BEGIN + 1, NUMBER);
+    assert_eq!(table.walk(BEGIN + 9, is_bulk), [1, 2].map(|it| Item::Known(key(it))));
+    // It has ended there, and has come again, before another bulk.
+    table.tracker.of(true).know_standby(&key(3), NUMBER);
+    table.walk.begin_again();
+    assert_eq!(table.walk(BEGIN + 9, is_bulk), [1, 2, 3].map(|it| Item::Known(key(it))));
+}
+
+/// With a greater `minimum-age` than before, the partner has flows that are not sent yet.
+#[test]
+fn a_bulk_names_young_flows_and_sends_them_when_they_are_old_enough() {
+    let mut table = Table::new(64);
+    let id = table.create(1, ESTABLISHED);
+    assert_eq!(table.walk(BEGIN + 1, is_bulk), [Item::Known(key(1))]);
+    table.change(id, BEGIN + 2);
+    assert_eq!(table.sends(BEGIN + 4), []);
+    assert_eq!(records(&table.sends(BEGIN + 5)), [(key(1), false)]);
+}
+
+#[test]
+fn a_bulk_names_what_it_leaves_out() {
+    let mut table = Table::new(64);
+    table.create_with(1, ESTABLISHED, SPLICED);
+    let id = table.create(2, ESTABLISHED);
+    let items = table.walk(BEGIN + 9, is_bulk);
+    assert_eq!(items[..1], [Item::Known(key(1))]);
+    assert_eq!(records(&items[1..]), [(key(2), false)]);
+    table.seen(id, BEGIN + 50);
+    assert_eq!(records(&table.sends(BEGIN + 50)), [(key(2), false)]);
+}
+
+/// A record that takes the memory of a flow may have the same first second.
+#[test]
+fn the_end_of_a_flow_is_sent_when_one_with_the_same_start_has_its_memory() {
+    let mut table = Table::new(64);
+    let id = table.create(2, ESTABLISHED);
+    assert_eq!(table.sends(BEGIN + 5).len(), 1);
+    table.give(id, BEGIN + 1, NUMBER);
+    // What it had sent was of another one.
+    let (mut of, at) = (Vec::new(), table.walk.sent.iter().position(|it| it.round != 0).unwrap());
+    message::put_key(&key(1), &mut of);
+    table.walk.keys[at * of.len()..][..of.len()].copy_from_slice(&of);
+    assert_eq!(table.sends(BEGIN + 6), [Item::End(key(1))]);
+    assert_eq!(table.sends(BEGIN + 7), []);
+}
+
+#[test]
+fn flows_that_no_partner_takes_are_left_out() {
+    let with = |number: u32, change: fn(&mut Flow<u32>)| {
+        let Tuple::Ip4(mut reply) = key(number).reversed().tuple else { panic!() };
+        change(&mut reply);
+        let reply_key = Some(FlowKey::ip4(reply, 0));
+        FormerFlow { reply_key, ..former(number, ESTABLISHED, 0) }
+    };
+    assert!(!is_never_taken(&former(1, ESTABLISHED, 0)));
+    assert!(!is_never_taken(&with(1, |it| it.destination = 0xc000_0201)));
+    // The end outside is another one behind the router; or only this one knows the host.
+    assert!(is_never_taken(&with(1, |it| it.source = 0x0a00_0009)));
+    assert!(is_never_taken(&with(1, |it| it.source_port += 1)));
+    let crossed = with(1, |it| it.destination = STAND_IN);
+    assert!(is_never_taken(&crossed));
+    let mut table = Table::new(8);
+    table.tracker.of(true).adopt(&former(2, ESTABLISHED, 0), None, 1).unwrap();
+    assert_eq!(records(&table.walk(BEGIN + 9, is_bulk)), [(key(2), false)]);
 }
 
 #[test]
