@@ -1,6 +1,7 @@
 //! Bulks that are asked for: what was refused for a cause that may pass comes again with them, whether its flows have
-//! packets or not. What a configuration refuses is asked for once, and once more when another one is in force, here or at
-//! the partner: nothing else changes that. What had no room is asked for ever more seldom while flows are still refused.
+//! packets or not. What a configuration refuses is asked for once, and once more when another one is in force, here
+//! or at the partner: nothing else changes that. What had no room is asked for ever more seldom while flows are still
+//! refused.
 
 use std::time::{Duration, Instant};
 
