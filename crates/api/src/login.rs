@@ -10,6 +10,11 @@ pub const GARDEN: usize = 1_024;
 pub const ADDRESSES: usize = 16;
 /// The most packets of one host in a second that a share may have.
 pub const HOST_RATE: u32 = 1_000_000;
+/// The packets of one host in a second to name servers, DHCP and the portal, where nobody says how many: a controller
+/// that does not know the share.
+pub const QUERY_RATE: u32 = 200;
+/// The same of redirects and resets.
+pub const ANSWER_RATE: u32 = 100;
 /// The longest address of a portal to which HTTP is redirected, in bytes.
 pub const REDIRECT_BYTES: usize = 255;
 

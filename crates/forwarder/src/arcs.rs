@@ -11,6 +11,7 @@ use stoa_engine::counters::OutOfMemory;
 
 use crate::attributes::Attributes;
 use crate::attributes::interface_flags::{FEATURES, FEATURES_ETHERNET, FEATURES4, FEATURES6};
+use crate::ip::ip6_translated_fragment;
 use crate::nodes;
 use crate::output::interface_output;
 use crate::plugin;
@@ -144,6 +145,13 @@ impl Arcs {
     /// Whether IPv6 packets meet features on their way out of an interface.
     pub fn has_output6(&self, interface: u32) -> bool {
         self.ip6_output.has_any(interface) || self.port_output.has_any(interface)
+    }
+
+    /// Whether IPv6 packets with the flag `CUT` are cut on their way out of an interface.
+    pub fn cuts_translated(&self, interface: u32) -> bool {
+        let arc = &self.ip6_output;
+        let position = arc.features().iter().position(|it| *it == ip6_translated_fragment::NODE);
+        position.is_some_and(|position| arc.enabled(interface) & 1 << position != 0)
     }
 
     /// Gives the feature with this node its argument, at an interface unless it is one of the whole

@@ -108,7 +108,8 @@ impl Sessions {
             return Err(Full::Logins);
         }
         let New { host, id, user, method, limits, hosts_most, address, class, interim_s } = new;
-        let is_other = |(it, session): &(&Key, &Session)| **it != host && session.user == user;
+        let is_other =
+            |(it, session): &(&Key, &Session)| **it != host && is_same_user(&session.user, &user);
         let others = || self.by_host.iter().filter(is_other).count();
         if hosts_most.is_some_and(|most| others() >= most as usize) {
             return Err(Full::OfUser);
@@ -239,6 +240,14 @@ impl Sessions {
     pub fn take_is_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
+}
+
+/// Whether two names are those of one user for the number of its hosts. Many RADIUS servers take a name in any case,
+/// and each would be another user otherwise.
+fn is_same_user(one: &str, other: &str) -> bool {
+    let folded = |name: &str| name.chars().flat_map(char::to_lowercase).collect::<String>();
+    one.eq_ignore_ascii_case(other)
+        || !(one.is_ascii() && other.is_ascii()) && folded(one) == folded(other)
 }
 
 #[cfg(test)]

@@ -211,16 +211,9 @@ fn explicit(
     let path = format!("{policy}/eam[ipv4-prefix='{}']", given.ipv4_prefix);
     let ip4 = prefix4(&given.ipv4_prefix, &path, errors);
     let net = given.ipv6_prefix.parse::<Ipv6Net>().ok()?;
-    let first = net.network();
     let path6 = format!("{path}/ipv6-prefix");
-    if net.addr() != first
-        || first.is_multicast()
-        || first.is_unicast_link_local()
-        || first.is_unspecified()
-        || first.is_loopback()
-    {
-        let cause = format!("{net} has host bits, or addresses that are not routed to hosts");
-        errors.add(path6, cause, "Use a global or unique local prefix without host bits.");
+    if net.addr() != net.network() {
+        errors.add(path6, format!("{net} has host bits"), format!("Use {}.", net.trunc()));
         return None;
     }
     let ip4 = ip4?;

@@ -93,18 +93,34 @@ impl ForwarderState {
         desired: &desired::Interface,
         mtu: (u16, u16),
     ) {
-        for (node, argument) in output_features(desired, self.arguments(index, desired, mtu)) {
-            self.shared.set_feature(index, node, argument);
-        }
-        self.set_translated_fragment(index);
+        let features = output_features(desired, self.arguments(index, desired, mtu));
+        self.set_output_arguments((index, &desired.vrf), features);
     }
 
-    /// Has other output features of an interface meet long packets that were IPv4 packets as a whole. By itself this
-    /// makes no output features: there, packets are cut at once.
-    pub(super) fn set_translated_fragment(&self, index: u32) {
+    /// Gives output features of an interface in a VRF their arguments; 0: off. All that switches any of them does so
+    /// here, since [`Self::set_translated_fragment`] follows from the others.
+    pub(super) fn set_output_arguments(
+        &self,
+        (index, vrf): (u32, &str),
+        features: impl IntoIterator<Item = (&'static str, u32)>,
+    ) {
+        for (node, argument) in features {
+            self.shared.set_feature(index, node, argument);
+        }
+        self.set_translated_fragment((index, vrf));
+    }
+
+    /// Has other output features of an interface meet long packets that were IPv4 packets as a whole, in a VRF where
+    /// such packets come from. By itself this makes no output features: there, packets are cut at once.
+    pub(super) fn set_translated_fragment(&self, (index, vrf): (u32, &str)) {
         let has_others = self.shared.arcs.ip6_output.has_others(index, NODE);
-        let is_on = has_others && (self.has_siit() || self.has_nat64());
+        let is_on = has_others && (self.has_siit_in(vrf) || self.has_nat64_in(vrf));
         self.shared.set_feature(index, NODE, is_on.into());
+    }
+
+    /// The VRF of an interface by name.
+    pub(super) fn vrf_of_interface(&self, index: u32) -> &str {
+        self.interface(index).map_or("", |it| it.desired.vrf.as_str())
     }
 
     /// The arguments of features at an interface with these MTUs.

@@ -1,6 +1,7 @@
 //! `ip6-translated-fragment`, the last feature of the arc `ip6-output`: cuts IPv6 packets that were IPv4 packets
 //! without DF to the least MTU of IPv6 (RFC 7915 section 4). The features before have decided about the whole packet:
-//! later fragments have no ports. It is on at interfaces with other output features, while anything is translated.
+//! later fragments have no ports. It is on at interfaces with other output features, in VRFs whose packets are
+//! translated.
 
 use std::sync::Arc;
 

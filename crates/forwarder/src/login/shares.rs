@@ -1,9 +1,11 @@
 //! What each host may cause that has not logged in: a token bucket by interface and MAC address for what passes, and
-//! another one for what is answered, so that a host leaves others their part of both.
+//! another one for what is answered, so that a host leaves others their part of both. A sender that invents MAC
+//! addresses has as many buckets, and no bound in all.
 //!
 //! Buckets are found by a keyed hash. There are so many that few hosts share one, and no more, whatever addresses
 //! senders invent. They take no memory until they are used.
 
+use stoa_api::login::{ANSWER_RATE, QUERY_RATE};
 use stoa_engine::clock;
 use stoa_engine::counters::OutOfMemory;
 use stoa_tables::shared_bucket::{SharedBucket, SharedLimit, buckets};
@@ -26,8 +28,10 @@ pub enum Kind {
 pub struct Rates([SharedLimit; 2]);
 
 impl Rates {
-    /// `queries` and `answers` in a second; 0: none pass.
+    /// `queries` and `answers` in a second; 0: [`QUERY_RATE`] and [`ANSWER_RATE`].
     pub fn new([queries, answers]: [u32; 2]) -> Self {
+        let queries = if queries == 0 { QUERY_RATE } else { queries };
+        let answers = if answers == 0 { ANSWER_RATE } else { answers };
         let of =
             |rate: u32| SharedLimit::new(rate.into(), u64::from(rate) * BURST_S, clock::tsc_hz());
         Self([of(queries), of(answers)])
@@ -68,7 +72,9 @@ mod tests {
         assert_eq!(took(Kind::Answer, 7), 6);
         // The hash is longer than the table.
         assert_eq!(took(Kind::Query, 7 + BUCKETS as u64), 0);
-        let closed = Rates::new([0, 1]);
-        assert!(!shares.take(Kind::Query, &closed, (9, now)));
+        // Of a controller that does not know shares.
+        let unknown = Rates::new([0; 2]);
+        let took = |kind| (0..500).filter(|_| shares.take(kind, &unknown, (9, now))).count();
+        assert_eq!([Kind::Query, Kind::Answer].map(took), [400, 200]);
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn go_on(
     let destination = destination.map_or(0, u128::from_be_bytes);
     let value = shared.ip6_table(vrf, cx.reader).map_or(0, |it| it.lookup(destination));
     match route6(shared, vector, lane, value) {
-        REWRITE if meets_features(shared, vector.adjacency[lane]) => {
+        REWRITE if is_cut_later(shared, vector.adjacency[lane]) => {
             vector.flags[lane] |= flags::CUT;
             Ok(Some(REWRITE))
         }
@@ -68,8 +68,9 @@ pub(crate) fn go_on(
     }
 }
 
-/// Whether packets over an adjacency meet output features, which decide about whole packets.
-fn meets_features(shared: &Shared, adjacency: u32) -> bool {
+/// Whether packets over an adjacency are cut behind the output features, which decide about whole packets. By a route
+/// into a VRF without a policy they are not.
+fn is_cut_later(shared: &Shared, adjacency: u32) -> bool {
     let line = shared.adjacencies.get(adjacency);
-    line.is_some_and(|it| shared.arcs.ip6_output.has_any(it.head().interface()))
+    line.is_some_and(|it| shared.arcs.cuts_translated(it.head().interface()))
 }

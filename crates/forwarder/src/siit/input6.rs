@@ -219,11 +219,17 @@ fn translate(
     if !domain.prefix.may_have(to) {
         return Err(Fate::Answer(IcmpCause::NotGlobalStateless));
     }
-    let source = match domain.sender4(ends.0.to_bits()) {
-        Some(source) => source,
-        None => {
-            of_router(domain, bytes, |class| shared.policers.admit(cx, class, vector.rx_if[lane]))?
+    let (source, limited) = match domain.sender4(ends.0.to_bits()) {
+        Some(source) => (source, None),
+        None => of_router(domain, bytes).map(|(source, class)| (source, Some(class)))?,
+    };
+    // Only what can be translated takes a token: anybody can send errors about packets of nobody.
+    let interface = vector.rx_if[lane];
+    let admit = || match limited {
+        Some(class) if !shared.policers.admit(cx, class, interface) => {
+            Err(Fate::Drop(Drop::IcmpLimited))
         }
+        _ => Ok(()),
     };
     let identification = identifier.next(identifier.offset(to.to_bits()));
     // What an error quotes has come to the host.
@@ -232,6 +238,7 @@ fn translate(
         to_ip4(bytes, ((source, to), identification), quoted, &mut **first).map_err(fate)?;
     let packet = first.get(..length).unwrap_or(&[]);
     let Some(ends) = domain.received6((source, to)) else {
+        admit()?;
         replace(vector, lane, packet)?;
         mark(vector, lane);
         return Ok(TO_LOOKUP4);
@@ -242,24 +249,20 @@ fn translate(
     // What an error quotes has come from the host.
     let quoted = |it| domain.sent6(it);
     let length = to_ip6(packet, ends, quoted, &mut **second).map_err(fate)?;
+    admit()?;
     replace(vector, lane, second.get(..length).unwrap_or(&[]))?;
     mark(vector, lane);
     vector.flags[lane] &= !(flags::CROSSED | flags::TRANSLATED);
     Ok(TO_LOOKUP6_AGAIN)
 }
 
-/// The source of an ICMP error of a router without a mapping: an address of this router, so that its policers admit it
-/// (RFC 6791 section 4, RFC 4443 section 2.4 (f)).
+/// The source of an ICMP error of a router without a mapping, and what limits it: it is an address of this router, so
+/// that its policers admit it (RFC 6791 section 4, RFC 4443 section 2.4 (f)).
 #[cold]
 #[inline(never)]
-fn of_router(
-    domain: &Domain,
-    bytes: &[u8],
-    admits: impl FnOnce(Class) -> bool,
-) -> Result<Ipv4Addr, Fate> {
+fn of_router(domain: &Domain, bytes: &[u8]) -> Result<(Ipv4Addr, Class), Fate> {
     let source = domain.error_source.zip(icmp6::quoted_at(bytes));
     let (source, quoted) = source.ok_or(Fate::Drop(Drop::SiitSource))?;
     let is_too_big = bytes.get(quoted - icmp6::LENGTH) == Some(&PACKET_TOO_BIG);
-    let class = if is_too_big { Class::TooBig } else { Class::Error };
-    if admits(class) { Ok(source) } else { Err(Fate::Drop(Drop::IcmpLimited)) }
+    Ok((source, if is_too_big { Class::TooBig } else { Class::Error }))
 }

@@ -31,7 +31,7 @@ pub(super) const fn mask4(length: u8) -> u32 {
 }
 
 /// The bits of a prefix of an IPv6 address.
-const fn mask6(length: u8) -> u128 {
+pub(super) const fn mask6(length: u8) -> u128 {
     match u128::MAX.checked_shr(length as u32) {
         Some(suffix) => !suffix,
         None => u128::MAX,

@@ -168,7 +168,12 @@ fn a_user_has_only_so_many_hosts() {
         sessions.begin(new, 1)
     };
     assert_eq!([begin(1, "ann"), begin(2, "ann")], [Ok(()); 2]);
-    assert_eq!(begin(3, "ann"), Err(Full::OfUser));
+    // A server may take names in any case.
+    for name in ["ann", "Ann", "ANN"] {
+        assert_eq!(begin(3, name), Err(Full::OfUser));
+    }
+    assert_eq!([begin(5, "Jürgen"), begin(6, "JÜRGEN")], [Ok(()); 2]);
+    assert_eq!(begin(7, "jürgen"), Err(Full::OfUser));
     // The same host again, and another user.
     assert_eq!([begin(2, "ann"), begin(3, "bob")], [Ok(()); 2]);
     // It takes the host of the other one over.

@@ -8,7 +8,7 @@ use stoa_api::nat::SIIT_MAPPINGS;
 use stoa_yang::error::ValidationErrors;
 
 use super::{Mapping, Policy};
-use crate::config::model::Interface;
+use crate::config::model::{Family, Interface};
 use crate::nat::mappings;
 use crate::nat::nat64::{self, Of};
 use crate::nat::paths::{INSTANCES, policy_path};
@@ -124,9 +124,14 @@ fn beside_static(of: &Policy<'_>, all: &[mappings::Mapping<'_>], errors: &mut Va
 /// Checks that no mapping is of an address of the router alone, which is not translated.
 fn beside_router(of: &Policy<'_>, interfaces: &[Interface], errors: &mut ValidationErrors) {
     let of_vrf = interfaces.iter().filter(|it| it.vrf == of.vrf);
+    let addresses = |family: &Family| -> Vec<Ipv4Addr> {
+        let of_routers = family.vrrp.vrrp_instance.iter().flat_map(|it| &it.addresses4.list);
+        let all = family.address.iter().map(|it| &it.ip).chain(of_routers.map(|it| &it.ip));
+        all.filter_map(|it| it.parse().ok()).collect()
+    };
     let own: HashMap<Ipv4Addr, &str> = of_vrf
-        .flat_map(|it| it.ip4.iter().flat_map(|family| &family.address).map(move |one| (it, one)))
-        .filter_map(|(it, one)| Some((one.ip.parse().ok()?, it.name.as_str())))
+        .filter_map(|it| Some((addresses(it.ip4.as_ref()?), it.name.as_str())))
+        .flat_map(|(all, name)| all.into_iter().map(move |one| (one, name)))
         .collect();
     for mapping in of_some_hosts(of).filter(|it| it.ip4.prefix_len() == 32) {
         let Some(name) = own.get(&mapping.ip4.network()) else { continue };

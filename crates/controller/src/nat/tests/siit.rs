@@ -78,7 +78,9 @@ fn prefixes_with_destinations_are_mappings() {
 fn wrong_mappings_are_refused() {
     let path = "policy[id='1']/eam[ipv4-prefix='192.0.2.0/24']/ipv6-prefix";
     wrong(&json!([siit(&[("192.0.2.0/24", "2001:db8::/121")])]), path, "7 bits behind its prefix");
-    wrong(&json!([siit(&[("192.0.2.0/24", "fe80::/64")])]), path, "not routed");
+    for prefix in ["fe80::/64", "fe00::/7", "::/0", "ff02::/32", "::ffff:0:0/96"] {
+        wrong(&json!([siit(&[("192.0.2.0/24", prefix)])]), path, "no host can have");
+    }
     wrong(
         &json!([siit(&[("192.0.2.0/24", "2001:db8::/32")])]),
         path,
@@ -121,6 +123,7 @@ fn wrong_destinations_are_refused() {
         ("2001:db8:46::/96", "0.0.0.0/0", "nobody would be one"),
         ("2001:db8:46::/96", "127.0.0.0/8", "no host can have"),
         ("64:ff9b::/96", "10.0.0.0/8", "global addresses alone"),
+        ("::ffff:0.0.0.0/96", "198.51.100.0/25", "no host can have"),
         ("2001:db8::/32", "0.0.0.0/0", "has all of 2001:db8:46::/96"),
     ] {
         let given = with_destination(prefix, ip4, &[MAPPING]);
@@ -178,7 +181,19 @@ fn what_belongs_to_others_is_refused() {
     }
     let path = "eam[ipv4-prefix='198.51.100.2/32']";
     let own = siit(&[("198.51.100.2/32", "2001:db8:1::1/128")]);
-    wrong(&json!([own]), path, "an address of the router, of interface \"wan\"");
+    wrong(&json!([own.clone()]), path, "an address of the router, of interface \"wan\"");
+    // One of VRRP is its address, too, while it is master.
+    let mut with = whole(&json!([siit(&[("198.51.100.9/32", "2001:db8:1::1/128")])]));
+    with["ietf-interfaces:interfaces"]["interface"][0]["ietf-ip:ipv4"]["ietf-vrrp:vrrp"] = json!({
+        "vrrp-instance": [{
+            "vrid": 1, "version": "ietf-vrrp:vrrp-v3",
+            "virtual-ipv4-addresses": { "virtual-ipv4-address": [{ "ipv4-address": "198.51.100.9" }] },
+        }],
+    });
+    let errors = parsed(&with).map(drop).unwrap_err();
+    let path = "eam[ipv4-prefix='198.51.100.9/32']";
+    let is_it = |it: &(String, String)| it.0.ends_with(path) && it.1.contains("interface \"wan\"");
+    assert!(errors.iter().any(is_it), "{errors:#?}");
     let nat64 = json!({ "nat64-prefixes": [{ "nat64-prefix": "2001:db8:46::/64" }] });
     let nat64 = json!({ "id": 3, "type": "ietf-nat:nat64", "policy": [policy(1, nat64)] });
     wrong(&json!([siit(&[MAPPING]), nat64]), "policy[id='1']/nat64-prefixes", "with state");

@@ -17,8 +17,8 @@ impl ForwarderState {
 
     pub(super) fn set_acl_output(&self, index: u32, sets: &AclSets) {
         let (four, six) = self.acl_output_arguments(sets);
-        self.shared.set_feature(index, "ip4-acl-output", four);
-        self.shared.set_feature(index, "ip6-acl-output", six);
+        let features = [("ip4-acl-output", four), ("ip6-acl-output", six)];
+        self.set_output_arguments((index, self.vrf_of_interface(index)), features);
     }
 
     /// The arguments of the features of sent packets: IPv4 and IPv6.

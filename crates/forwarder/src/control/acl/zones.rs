@@ -340,9 +340,8 @@ impl ForwarderState {
 
     /// Sets the features of an interface in this zone. Those of packets to the router are on if a pair names it.
     fn set_zone_features(&self, index: u32, zone: &str) {
-        for node in OUTPUT_NODES {
-            self.shared.set_feature(index, node, self.zone_argument(zone));
-        }
+        let features = OUTPUT_NODES.map(|node| (node, self.zone_argument(zone)));
+        self.set_output_arguments((index, self.vrf_of_interface(index)), features);
         let number = self.capabilities.acl.zones.number(zone).unwrap_or(0);
         self.shared.flows.limits().set_zone_of(index, number);
         self.set_zone_input(index, zone);

@@ -21,7 +21,8 @@ pub struct Login {
     pub portal_port: u16,
     /// Where HTTP of IPv4 and of IPv6 is redirected to; "": nowhere.
     pub redirect: [String; 2],
-    /// What each host may send in a second to name servers, DHCP and the portal, and how often it is answered.
+    /// What each host may send in a second to name servers, DHCP and the portal, and how often it is answered; 0: as
+    /// [`Rates`](crate::login::shares::Rates) says.
     pub rates: [u32; 2],
 }
 

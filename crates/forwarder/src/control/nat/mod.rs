@@ -44,6 +44,8 @@ pub(super) struct NatState {
     external: BTreeSet<u32>,
     /// The external interfaces of NAT64.
     external64: BTreeSet<u32>,
+    /// The VRFs of NAT64 by name.
+    vrfs64: BTreeSet<String>,
     epoch: u32,
     /// Blocks of ports, also those whose policy has gone, while any of them is used.
     blocks: Vec<ActiveBlocks>,
@@ -147,6 +149,8 @@ impl ForwarderState {
         let external64: BTreeSet<u32> = external64.map(|it| it.interface).collect();
         let former64 = std::mem::replace(&mut nat.external64, external64);
         let now64 = nat.external64.clone();
+        let vrfs64 = now64.iter().map(|it| self.vrf_of_interface(*it).to_owned()).collect();
+        let former_vrfs64 = std::mem::replace(&mut self.capabilities.nat.vrfs64, vrfs64);
         // Before nothing translates there any more.
         former64.difference(&now64).for_each(|it| self.publish_flags(*it));
         if is_on {
@@ -154,7 +158,7 @@ impl ForwarderState {
         }
         let has_vrfs = is_on && self.vrfs.iter().nth(1).is_some();
         let nat = &mut self.capabilities.nat;
-        let is_other64 = former64.is_empty() != now64.is_empty();
+        let is_other64 = former_vrfs64 != nat.vrfs64;
         if is_other64 || (nat.is_on, nat.has_vrfs) != (is_on, has_vrfs) {
             (nat.is_on, nat.has_vrfs) = (is_on, has_vrfs);
             for index in self.interface_indexes() {
@@ -188,12 +192,17 @@ impl ForwarderState {
         self.shared.set_feature(index, INPUT4_NODE, has_nat64.into());
         self.shared.set_feature(index, INPUT6_NODE, has_nat64.into());
         self.shared.set_feature(index, VRF_NODE, has_vrfs.into());
-        self.set_translated_fragment(index);
+        self.set_translated_fragment((index, self.vrf_of_interface(index)));
     }
 
     /// Whether any policy is one of NAT64.
-    pub(super) fn has_nat64(&self) -> bool {
+    fn has_nat64(&self) -> bool {
         !self.capabilities.nat.external64.is_empty()
+    }
+
+    /// Whether a policy of a VRF is one of NAT64.
+    pub(super) fn has_nat64_in(&self, vrf: &str) -> bool {
+        self.capabilities.nat.vrfs64.contains(vrf)
     }
 
     fn active_policy(&self, policy: &NatPolicy) -> Option<ActivePolicy> {

@@ -54,12 +54,12 @@ impl ForwarderState {
         let is_on = self.capabilities.siit.is_on;
         self.shared.set_feature(index, INPUT4_NODE, is_on.into());
         self.shared.set_feature(index, INPUT6_NODE, is_on.into());
-        self.set_translated_fragment(index);
+        self.set_translated_fragment((index, self.vrf_of_interface(index)));
     }
 
-    /// Whether anything is translated without state.
-    pub(super) const fn has_siit(&self) -> bool {
-        self.capabilities.siit.is_on
+    /// Whether packets of a VRF are translated without state.
+    pub(super) fn has_siit_in(&self, vrf: &str) -> bool {
+        self.capabilities.siit.policies.iter().any(|it| it.policy.vrf == vrf)
     }
 
     fn apply_siit(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
@@ -81,7 +81,10 @@ impl ForwarderState {
         if is_on {
             self.publish_siit();
         }
-        if was_on != is_on {
+        let vrfs = |all: &[ActivePolicy]| -> BTreeSet<String> {
+            all.iter().map(|it| it.policy.vrf.clone()).collect()
+        };
+        if was_on != is_on || vrfs(&former) != vrfs(&self.capabilities.siit.policies) {
             self.capabilities.siit.is_on = is_on;
             for index in self.interface_indexes() {
                 self.set_siit_features(index);

@@ -70,6 +70,11 @@ fn errors_of_routers_without_a_mapping_are_limited() {
     let router = "2001:db8:77::1".parse().unwrap();
     for what in [icmp6::Error::TimeExceeded, icmp6::Error::PacketTooBig { mtu: 1400 }] {
         let error = |source| packet_from(1, &error6(source, what, &inside));
+        // About a packet to nobody who is mapped: whoever invents them takes no token.
+        let mut stray = inside.clone();
+        stray[39] ^= 0x40;
+        lab.send("west", (0..20).map(|_| packet_from(1, &error6(router, what, &stray))));
+        lab.assert_dropped(&[("siit-quoted", 20)]);
         lab.send("west", (0..20).map(|_| error(router)));
         lab.assert_dropped(&[("icmp-limited", 15)]);
         assert_eq!(lab.take("east").len(), 5);

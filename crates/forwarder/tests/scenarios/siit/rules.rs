@@ -74,6 +74,48 @@ fn rules_decide_about_long_packets_before_they_are_cut() {
     }
 }
 
+/// Stateful rules of one interface have all of them follow flows: what cuts behind that is switched with it.
+#[test]
+fn rules_of_another_interface_leave_long_packets_cut() {
+    let node = stoa_forwarder::ip::ip6_translated_fragment::NODE;
+    // It would fit into the MTU of the interface, which is not that of links behind it.
+    let long = udp_ports(host4(2), mapped(1), (5000, 53), &[7; 1400]);
+    let rules = [("rest", stateful(all(Action::Accept)))];
+    let of_other = output(list(setup(siit()), "list", &rules), "north", &["list"]);
+    let mut lab = lab();
+    for (with, is_on) in [(setup(siit()), false), (of_other, true), (setup(siit()), false)] {
+        lab.apply(&with).unwrap();
+        lab.settle();
+        lab.node_counts();
+        lab.send("east", [packet_from(2, &long)]);
+        assert_eq!(lab.dropped(), []);
+        let lengths: Vec<_> = lab.take("west").iter().map(|it| it.len() - 14).collect();
+        assert!(lengths.len() == 2 && lengths.iter().all(|it| *it <= 1280), "{lengths:?}");
+        assert_eq!(lab.node_counts().iter().any(|it| it.0 == node), is_on);
+    }
+}
+
+/// Elsewhere nothing pays for the translation of a VRF.
+#[test]
+fn interfaces_of_vrfs_without_a_policy_cut_nothing() {
+    let node = stoa_forwarder::ip::ip6_translated_fragment::NODE;
+    let of = |vrf: &str| {
+        let policy = SiitPolicy { vrf: vrf.to_owned(), error_interface: String::new(), ..siit() };
+        setup(policy).vrf("red", &["north"]).with("east", |it| it.noop_output = true)
+    };
+    let mut lab = Lab::new(&of("red"));
+    for (vrf, is_on) in [("red", false), ("", true), ("red", false)] {
+        lab.apply(&of(vrf)).unwrap();
+        lab.settle();
+        lab.node_counts();
+        lab.send("west", [packet_from(1, &udp(host6(1), host6(2), b"x"))]);
+        assert_eq!(lab.take("east").len(), 1);
+        let met = |name: &str, all: &[(String, u64)]| all.iter().any(|it| it.0 == name);
+        let nodes = lab.node_counts();
+        assert_eq!((met("ip6-output-noop", &nodes), met(node, &nodes)), (true, is_on), "{vrf:?}");
+    }
+}
+
 /// Of NAT64, the answer of an IPv4 server.
 #[test]
 fn rules_decide_about_long_answers_before_they_are_cut() {
