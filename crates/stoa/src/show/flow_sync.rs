@@ -102,7 +102,9 @@ fn text(settings: &FlowSync, state: &FlowSyncState, follows_flows: bool) -> Stri
     }
     if state.left_out_flows > 0 {
         let flows = n(state.left_out_flows);
-        text += &format!("Not sent: {flows} flows with a gateway, a SYN cookie, NAT64, hairpin or twice NAT\n");
+        text += &format!(
+            "Not sent: {flows} flows with a gateway, a SYN cookie, NAT64, hairpin or twice NAT\n"
+        );
     }
     if !follows_flows {
         text += "No flows are followed: no attached rule is stateful, and nothing is translated.\n";
