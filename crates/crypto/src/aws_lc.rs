@@ -4,7 +4,7 @@ use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
 };
 
-use crate::lane::{Prepared, TAG};
+use crate::lane::Prepared;
 use crate::{Algorithm, Engine, Key, KeyError, Lane, Mask};
 
 /// The engine.
@@ -31,13 +31,12 @@ impl Engine for AwsLc {
     }
 
     fn seal(&self, lanes: &mut [Lane<'_>]) {
-        for lane in lanes {
-            let Prepared::AwsLc(key) = &lane.key.prepared else { continue };
-            let nonce = Nonce::assume_unique_for_key(lane.nonce);
-            let header =
-                Aad::from(lane.header.get(..lane.header_length.into()).unwrap_or_default());
-            if let Ok(tag) = key.seal_in_place_separate_tag(nonce, header, lane.text) {
-                lane.tag.copy_from_slice(tag.as_ref().first_chunk::<TAG>().unwrap_or(&[0; TAG]));
+        for Lane { key, nonce, header, header_length, text, tag } in lanes {
+            let Prepared::AwsLc(key) = &key.prepared else { continue };
+            let nonce = Nonce::assume_unique_for_key(*nonce);
+            let sealed = key.seal_in_place_separate_tag(nonce, aad(header, *header_length), text);
+            if let Some(sealed) = sealed.ok().as_ref().and_then(|it| it.as_ref().first_chunk()) {
+                **tag = *sealed;
             }
         }
     }
@@ -45,13 +44,17 @@ impl Engine for AwsLc {
     fn open(&self, lanes: &mut [Lane<'_>]) -> Mask {
         let mut good = Mask::default();
         for (at, lane) in lanes.iter_mut().enumerate() {
-            let Prepared::AwsLc(key) = &lane.key.prepared else { continue };
-            let nonce = Nonce::assume_unique_for_key(lane.nonce);
-            let header =
-                Aad::from(lane.header.get(..lane.header_length.into()).unwrap_or_default());
-            let tag = lane.tag.as_slice();
-            good.add(at, key.open_in_place_separate_tag(nonce, header, tag, lane.text).is_ok());
+            let Lane { key, nonce, header, header_length, text, tag } = lane;
+            let Prepared::AwsLc(key) = &key.prepared else { continue };
+            let nonce = Nonce::assume_unique_for_key(*nonce);
+            let aad = aad(header, *header_length);
+            good.add(at, key.open_in_place_separate_tag(nonce, aad, &tag[..], text).is_ok());
         }
         good
     }
+}
+
+/// What is authenticated in front of a text.
+fn aad(header: &[u8; 16], length: u8) -> Aad<&[u8]> {
+    Aad::from(header.get(..length.into()).unwrap_or(header))
 }
