@@ -1,6 +1,8 @@
 //! The anti-replay window of a security association (RFC 4303 section 3.4.3), by the algorithm of RFC 6479: a ring of
 //! words, of which whole ones are cleared as the window moves on, so that no bit is ever shifted.
 //!
+//! It is for ESP; nothing uses it yet.
+//!
 //! Check a number before the packet is decrypted, and accept it only when the packet is authentic: forged packets move
 //! nothing.
 
