@@ -14,6 +14,7 @@ pub mod counters;
 pub mod date;
 pub mod digest;
 pub mod flow;
+pub mod flow_sync;
 pub mod json;
 pub mod login;
 pub mod nat;

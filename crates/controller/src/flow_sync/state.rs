@@ -9,20 +9,11 @@ use stoa_api::v1;
 use crate::capability::Page;
 use crate::json::{number, object, text, with_counters};
 
-fn status(status: v1::FlowSyncStatus) -> &'static str {
-    match status {
-        v1::FlowSyncStatus::FlowSyncConnecting => "connecting",
-        v1::FlowSyncStatus::FlowSyncListening => "listening",
-        v1::FlowSyncStatus::FlowSyncConnected => "connected",
-        v1::FlowSyncStatus::FlowSyncOff => "off",
-    }
-}
-
 /// Adds `/stoa-flow-sync:flow-sync/state`.
 pub(super) fn add(listed: &v1::ListFlowSyncReply, state: &mut Map<String, Value>) {
     let Some(it) = &listed.state else { return };
     let of = object([
-        ("status", text(status(it.status()))),
+        ("status", text(it.status().name())),
         ("last-error", text(&it.error)),
         ("bulk-sent", Value::Bool(it.is_bulk_sent)),
         ("bulk-received", Value::Bool(it.is_bulk_received)),
@@ -31,7 +22,7 @@ pub(super) fn add(listed: &v1::ListFlowSyncReply, state: &mut Map<String, Value>
     let mut whole = with_counters(of, FLOW_SYNC, it);
     if let Some(it) = &listed.logins {
         let of = object([
-            ("status", text(status(it.status()))),
+            ("status", text(it.status().name())),
             ("last-error", text(&it.error)),
             ("bulk-sent", Value::Bool(it.is_bulk_sent)),
             ("bulk-received", Value::Bool(it.is_bulk_received)),

@@ -12,8 +12,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
+use stoa_api::flow_sync::Ends;
 use stoa_api::login::Key;
-use stoa_api::text::ip;
 use stoa_api::v1;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -37,34 +37,21 @@ const BATCH: usize = 64;
 /// Where the partner is.
 #[derive(Clone, PartialEq, Eq)]
 struct Settings {
-    local: SocketAddr,
-    partner: SocketAddr,
+    ends: Ends,
     secret: String,
 }
 
 impl Settings {
     fn of(sync: &v1::FlowSync) -> Option<Self> {
-        let end = |address: &[u8], port: u32| {
-            let port = u16::try_from(port).ok()?.checked_add(1)?;
-            Some(SocketAddr::new(ip(address)?, port))
-        };
-        Some(Self {
-            local: end(&sync.local_address, sync.local_port)?,
-            partner: end(&sync.partner_address, sync.partner_port)?,
-            secret: sync.secret.clone(),
-        })
-    }
-
-    /// Whether this router begins the connection: the one with the higher address.
-    fn connects(&self) -> bool {
-        self.local.ip() > self.partner.ip()
+        let ends = Ends::of(sync).ok()?.of_logins()?;
+        Some(Self { ends, secret: sync.secret.clone() })
     }
 
     fn status(&self) -> v1::FlowSyncStatus {
-        if self.connects() {
-            v1::FlowSyncStatus::FlowSyncConnecting
-        } else {
+        if self.ends.listens() {
             v1::FlowSyncStatus::FlowSyncListening
+        } else {
+            v1::FlowSyncStatus::FlowSyncConnecting
         }
     }
 }
@@ -156,27 +143,27 @@ impl Logins {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
-                    if !settings.connects() && listener.is_none() {
-                        match TcpListener::bind(settings.local).await {
+                    if settings.ends.listens() && listener.is_none() {
+                        match TcpListener::bind(settings.ends.local).await {
                             Ok(bound) => listener = Some(bound),
-                            Err(error) => self.shown.failed(settings.partner, &error.into(), false),
+                            Err(error) => self.shown.failed(settings.ends.partner, &error.into(), false),
                         }
-                    } else if settings.connects() && serving.is_none() && opening.tasks.is_empty() {
+                    } else if !settings.ends.listens() && serving.is_none() && opening.tasks.is_empty() {
                         opening.add(begin(settings.clone()));
                     }
                 }
                 accepted = accept(listener.as_ref(), settings) => match accepted {
                     Ok(stream) => opening.add(open(stream, settings.clone())),
-                    Err(error) => self.shown.failed(settings.partner, &error, serving.is_some()),
+                    Err(error) => self.shown.failed(settings.ends.partner, &error, serving.is_some()),
                 },
                 opened = opening.next() => match opened {
                     Ok(opened) => serving = Some(Box::pin(self.serve(opened, settings, has_login))),
-                    Err(error) => self.shown.failed(settings.partner, &error, serving.is_some()),
+                    Err(error) => self.shown.failed(settings.ends.partner, &error, serving.is_some()),
                 },
                 error = end_of(&mut serving) => {
                     serving = None;
                     self.sessions().disconnected();
-                    self.shown.ended(settings.partner, settings.status(), &error);
+                    self.shown.ended(settings.ends.partner, settings.status(), &error);
                 }
             }
         }
@@ -189,8 +176,8 @@ impl Logins {
         settings: &Settings,
         has_login: &(impl Fn(&str) -> bool + Sync),
     ) -> Error {
-        let hello = self.sessions().connected(settings.connects());
-        self.shown.connected(settings.partner);
+        let hello = self.sessions().connected(!settings.ends.listens());
+        self.shown.connected(settings.ends.partner);
         let ended = tokio::select! {
             ended = self.receive(frames, first, has_login) => ended,
             ended = self.send_changes(writer, hello) => ended,
@@ -293,16 +280,17 @@ impl ForwarderConnection {
 
 /// Begins a connection from an own address.
 async fn begin(settings: Settings) -> Result<Opened, Error> {
-    let socket = if settings.local.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.bind(SocketAddr::new(settings.local.ip(), 0))?;
-    let connected = timeout(HANDSHAKE, socket.connect(settings.partner)).await;
+    let socket =
+        if settings.ends.local.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(SocketAddr::new(settings.ends.local.ip(), 0))?;
+    let connected = timeout(HANDSHAKE, socket.connect(settings.ends.partner)).await;
     open(connected.map_err(|_| Error::Silent)??, settings).await
 }
 
 /// Waits until the other end has proven that it knows the secret.
 async fn open(stream: TcpStream, settings: Settings) -> Result<Opened, Error> {
     stream.set_nodelay(true)?;
-    let opened = frames::open(stream, &settings.secret, settings.connects());
+    let opened = frames::open(stream, &settings.secret, !settings.ends.listens());
     timeout(HANDSHAKE, opened).await.map_err(|_| Error::Silent)?
 }
 
@@ -310,10 +298,10 @@ async fn open(stream: TcpStream, settings: Settings) -> Result<Opened, Error> {
 async fn accept(listener: Option<&TcpListener>, settings: &Settings) -> Result<TcpStream, Error> {
     let Some(listener) = listener else { return std::future::pending().await };
     let (stream, from) = listener.accept().await?;
-    if from.ip().to_canonical() == settings.partner.ip() {
+    if from.ip().to_canonical() == settings.ends.partner.ip() {
         Ok(stream)
     } else {
-        Err(Error::Stranger(from.ip()))
+        Err(Error::OtherHost(from.ip()))
     }
 }
 

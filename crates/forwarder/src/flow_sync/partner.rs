@@ -240,7 +240,7 @@ impl Thread {
         let error = end.to_string();
         // A connection that proves nothing says nothing about the one that has.
         if self.connection.is_none() && self.state.error != error {
-            tracing::warn!("flow sync with the partner {}: {error}", self.settings.partner);
+            tracing::warn!("flow sync with the partner {}: {error}", self.settings.ends.partner);
             self.state.error = error;
         }
     }

@@ -1,9 +1,9 @@
 //! Settings: those of the contract, checked.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 
-use stoa_api::text::{ip, ip_bytes};
+use stoa_api::flow_sync::Ends;
+use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
 /// The shortest secret, in bytes.
@@ -12,10 +12,8 @@ pub const SECRET_MIN: usize = 16;
 /// Where the partner is, and what it gets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The own end: address and port.
-    pub local: SocketAddr,
-    /// The end of the partner.
-    pub partner: SocketAddr,
+    /// The ends of the connection.
+    pub ends: Ends,
     /// The secret that both share, at least [`SECRET_MIN`] bytes.
     pub secret: String,
     /// Seconds that a flow must last before the partner gets it.
@@ -24,19 +22,12 @@ pub struct Settings {
 
 impl fmt::Debug for Settings {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { local, partner, secret: _, age_s } = self;
+        let Self { ends, secret: _, age_s } = self;
         to.debug_struct("Settings")
-            .field("local", local)
-            .field("partner", partner)
+            .field("ends", ends)
             .field("age_s", age_s)
             .finish_non_exhaustive()
     }
-}
-
-/// An address and port of the contract.
-fn end(address: &[u8], port: u32) -> Option<SocketAddr> {
-    let port = u16::try_from(port).ok().filter(|it| *it > 0)?;
-    Some(SocketAddr::new(ip(address)?, port))
 }
 
 impl Settings {
@@ -49,10 +40,8 @@ impl Settings {
             return Ok(None);
         }
         let wrong = |what: &str| (format!("has no valid {what}"), "Set an address and a port.");
-        let local = end(&message.local_address, message.local_port);
-        let local = local.ok_or_else(|| wrong("local end"))?;
-        let partner = end(&message.partner_address, message.partner_port);
-        let partner = partner.ok_or_else(|| wrong("partner"))?;
+        let ends = Ends::of(message).map_err(wrong)?;
+        let Ends { local, partner } = ends;
         if local.is_ipv4() != partner.is_ipv4() || local.ip() == partner.ip() {
             let cause = format!("{} and {} are no two ends of a link", local.ip(), partner.ip());
             return Err((cause, "Use two addresses of the same family."));
@@ -61,25 +50,20 @@ impl Settings {
             return Err(("has a short secret".to_owned(), "Use at least 16 characters."));
         }
         let (secret, age_s) = (message.secret.clone(), message.minimum_age_s);
-        Ok(Some(Self { local, partner, secret, age_s }))
+        Ok(Some(Self { ends, secret, age_s }))
     }
 
     /// These as the contract has them.
     pub fn message(&self) -> v1::FlowSync {
-        let bytes = |it: IpAddr| ip_bytes(it);
+        let Ends { local, partner } = self.ends;
         v1::FlowSync {
-            local_address: bytes(self.local.ip()),
-            local_port: self.local.port().into(),
-            partner_address: bytes(self.partner.ip()),
-            partner_port: self.partner.port().into(),
+            local_address: ip_bytes(local.ip()),
+            local_port: local.port().into(),
+            partner_address: ip_bytes(partner.ip()),
+            partner_port: partner.port().into(),
             secret: self.secret.clone(),
             minimum_age_s: self.age_s,
         }
-    }
-
-    /// Whether this end waits for the connection of the other one: the end with the lower address does.
-    pub fn listens(&self) -> bool {
-        self.local.ip() < self.partner.ip()
     }
 }
 
@@ -89,8 +73,10 @@ pub(super) mod tests {
 
     pub(in crate::flow_sync) fn settings() -> Settings {
         Settings {
-            local: "192.0.2.1:7001".parse().unwrap(),
-            partner: "192.0.2.2:7002".parse().unwrap(),
+            ends: Ends {
+                local: "192.0.2.1:7001".parse().unwrap(),
+                partner: "192.0.2.2:7002".parse().unwrap(),
+            },
             secret: "a secret of enough bytes".to_owned(),
             age_s: 5,
         }
@@ -102,7 +88,6 @@ pub(super) mod tests {
         assert_eq!(Settings::of(&all.message()), Ok(Some(all.clone())));
         assert_eq!(Settings::of(&v1::FlowSync::default()), Ok(None));
         assert!(!format!("{all:?}").contains("secret of"), "{all:?}");
-        assert!(all.listens());
     }
 
     #[test]

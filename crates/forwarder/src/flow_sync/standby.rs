@@ -17,7 +17,7 @@ pub const ROOM: usize = 16_384;
 /// Room that each ring has left for the items of a frame, before one is opened.
 pub const LEAST: usize = FRAME_MAX / ITEM_MIN;
 
-/// What a worker is to do. Connections with partners have numbers, by which what one of them has brought is told from
+/// What a worker is to do. Connections with partners have numbers, which distinguish what one of them has brought from
 /// what was there before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {

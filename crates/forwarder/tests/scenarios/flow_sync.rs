@@ -8,6 +8,7 @@ mod swept;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
+use stoa_api::flow_sync::Ends;
 use stoa_api::v1;
 use stoa_forwarder::flow::adoption::head::{Names, stable_hash};
 use stoa_forwarder::flow_sync::connection::Connection;
@@ -37,7 +38,11 @@ fn free_port() -> u16 {
 fn settings() -> [Settings; 2] {
     let end = |last, port| SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), port));
     let (one, other) = (end(1, free_port()), end(2, free_port()));
-    let of = |local, partner| Settings { local, partner, secret: SECRET.to_owned(), age_s: 0 };
+    let of = |local, partner| Settings {
+        ends: Ends { local, partner },
+        secret: SECRET.to_owned(),
+        age_s: 0,
+    };
     [of(one, other), of(other, one)]
 }
 
@@ -167,7 +172,7 @@ impl Liar {
     /// With the lab whose partner it is.
     fn of(setup: Setup) -> (Self, Lab) {
         let [first, second] = settings();
-        let listener = TcpListener::bind(first.local).unwrap();
+        let listener = TcpListener::bind(first.ends.local).unwrap();
         let mut lab = Lab::new(&with(setup, &second));
         let liar = Self::meet(&listener, false);
         await_state(&mut lab, |it| it.connections == 1);
@@ -301,7 +306,7 @@ fn what_is_no_record_ends_the_connection() {
 #[test]
 fn standby_flows_return_to_a_partner_that_lacks_them() {
     let [first, second] = settings();
-    let listener = TcpListener::bind(first.local).unwrap();
+    let listener = TcpListener::bind(first.ends.local).unwrap();
     let mut lab = Lab::new(&with(open_gate(), &second));
     for (round, (lacks_flows, sent)) in (1..).zip([(false, 0), (false, 0), (true, 1)]) {
         let mut partner = Liar::meet(&listener, lacks_flows);

@@ -40,15 +40,6 @@ fn end(address: &[u8], port: u32) -> String {
     }
 }
 
-fn status(status: FlowSyncStatus) -> &'static str {
-    match status {
-        FlowSyncStatus::FlowSyncConnecting => "connecting",
-        FlowSyncStatus::FlowSyncListening => "listening",
-        FlowSyncStatus::FlowSyncConnected => "connected",
-        FlowSyncStatus::FlowSyncOff => "off",
-    }
-}
-
 fn bulk(is_done: bool) -> &'static str {
     if is_done { "complete" } else { "not complete" }
 }
@@ -58,7 +49,7 @@ fn text(settings: &FlowSync, state: &FlowSyncState, follows_flows: bool) -> Stri
         "Partner {} from {}: {}\n",
         end(&settings.partner_address, settings.partner_port),
         end(&settings.local_address, settings.local_port),
-        status(state.status())
+        state.status().name()
     );
     if !state.error.is_empty() {
         text += &format!("Last error: {}\n", state.error);
@@ -117,7 +108,7 @@ fn of_logins(state: &LoginSyncState) -> String {
     if state.status() == FlowSyncStatus::FlowSyncOff {
         return String::new();
     }
-    let mut text = format!("Logins: {}\n", status(state.status()));
+    let mut text = format!("Logins: {}\n", state.status().name());
     if !state.error.is_empty() {
         text += &format!("Last error: {}\n", state.error);
     }
@@ -142,7 +133,7 @@ fn of_logins(state: &LoginSyncState) -> String {
 /// Logins at the partner.
 fn logins_to_json(state: &LoginSyncState) -> Value {
     let first = json!({
-        "status": status(state.status()),
+        "status": state.status().name(),
         "error": state.error,
         "bulk_sent": state.is_bulk_sent,
         "bulk_received": state.is_bulk_received,
@@ -160,7 +151,7 @@ fn to_json(reply: &ListFlowSyncReply) -> Value {
         "local": ip_text(&settings.local_address),
         "local_port": settings.local_port,
         "minimum_age_s": settings.minimum_age_s,
-        "status": status(state.status()),
+        "status": state.status().name(),
         "error": state.error,
         "bulk_sent": state.is_bulk_sent,
         "bulk_received": state.is_bulk_received,

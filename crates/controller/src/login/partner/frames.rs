@@ -39,7 +39,7 @@ pub(super) enum Error {
     Malformed,
     /// Another host has connected.
     #[error("{0} has connected, which is not the partner")]
-    Stranger(IpAddr),
+    OtherHost(IpAddr),
     /// It has sent nothing for too long, or taken nothing.
     #[error("the partner does not answer")]
     Silent,
@@ -48,7 +48,7 @@ pub(super) enum Error {
 impl Error {
     /// Whether one of the ends was refused.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Malformed | Self::Stranger(_) | Self::Refuses)
+        matches!(self, Self::Refused(_) | Self::Malformed | Self::OtherHost(_) | Self::Refuses)
     }
 }
 

@@ -12,7 +12,7 @@ const SECRET: &str = "0123456789abcdef";
 
 fn settings(own: u8, partner: u8, port: u16, secret: &str) -> Settings {
     let end = |last: u8| SocketAddr::from(([127, 0, 0, last], port));
-    Settings { local: end(own), partner: end(partner), secret: secret.to_owned() }
+    Settings { ends: Ends { local: end(own), partner: end(partner) }, secret: secret.to_owned() }
 }
 
 /// A port that is free for now.
@@ -58,12 +58,12 @@ fn log_in(logins: &Logins) {
 }
 
 #[tokio::test]
-async fn strangers_and_who_proves_nothing_do_not_keep_the_partner_out() {
+async fn other_hosts_and_who_proves_nothing_do_not_keep_the_partner_out() {
     let port = port();
     let (logins, task) = run(settings(2, 3, port, SECRET));
     let address = SocketAddr::from(([127, 0, 0, 2], port));
     until("it listens", || std::net::TcpStream::connect(address).is_ok()).await;
-    // Connections of a stranger, and from the address of the partner without a secret.
+    // Connections of another host, and from the address of the partner without a secret.
     let mut open = Vec::new();
     for number in 0..40 {
         let socket = TcpSocket::new_v4().unwrap();

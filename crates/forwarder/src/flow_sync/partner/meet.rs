@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::Thread;
 use crate::flow_sync::connection::{Connection, End};
-use crate::flow_sync::settings::Settings;
 use crate::flow_sync::socket;
 use crate::flow_sync::walk::Walk;
 
@@ -20,19 +19,19 @@ const PROVING: usize = 4;
 impl Thread {
     /// Begins a connection, or accepts one.
     pub(super) fn meet(&mut self, now: Instant) -> Result<(), End> {
-        let Settings { local, partner, .. } = self.settings;
+        let ends = self.settings.ends;
         let is_due = self.tried.is_none_or(|it| now - it >= RETRY);
-        if !self.settings.listens() {
+        if !ends.listens() {
             if self.connection.is_none() && self.pending.is_empty() && is_due {
                 self.tried = Some(now);
-                let stream = socket::begin(local, partner)?;
+                let stream = socket::begin(ends.local, ends.partner)?;
                 self.pending.push(Connection::new(stream, true, &self.settings.secret, now));
             }
             return Ok(());
         }
         if self.listener.is_none() && is_due {
             self.tried = Some(now);
-            self.listener = Some(socket::accept_at(local)?);
+            self.listener = Some(socket::accept_at(ends.local)?);
         }
         self.accept(now)
     }
@@ -43,7 +42,7 @@ impl Thread {
             let has_place = self.pending.len() < PROVING;
             let Some(listener) = self.listener.as_ref().filter(|_| has_place) else { break };
             match listener.accept() {
-                Ok((stream, from)) if from.ip() == self.settings.partner.ip() => {
+                Ok((stream, from)) if from.ip() == self.settings.ends.partner.ip() => {
                     stream.set_nonblocking(true)?;
                     // The partner has begun anew, or another program of its machine: whoever proves itself is the
                     // partner.
@@ -77,7 +76,7 @@ impl Thread {
 
     /// A connection has a partner.
     fn begin(&mut self, connection: Connection) {
-        tracing::info!("flow sync: connected to the partner {}", self.settings.partner);
+        tracing::info!("flow sync: connected to the partner {}", self.settings.ends.partner);
         self.connection = Some(connection);
         self.number = self.flows.standby().next_connection();
         (self.theirs, self.bulk) = (None, 0);

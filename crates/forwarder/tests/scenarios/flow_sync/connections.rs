@@ -25,17 +25,17 @@ fn who_proves_nothing_takes_no_place() {
     let mut lab = Lab::new(&with(open_gate(), &first));
     await_state(&mut lab, |it| it.status() == v1::FlowSyncStatus::FlowSyncListening);
     // It has connected, and says hello later than others that have connected meanwhile.
-    let stream = dial(second.local, first.local);
+    let stream = dial(second.ends.local, first.ends.local);
     stream.set_nonblocking(true).unwrap();
-    let silent = [(); 2].map(|()| dial(second.local, first.local));
-    let refused = dial(first.local, first.local);
+    let silent = [(); 2].map(|()| dial(second.ends.local, first.ends.local));
+    let refused = dial(first.ends.local, first.ends.local);
     await_state(&mut lab, |it| it.refused_connections == 1);
     let connection = Connection::new(stream, true, SECRET, Instant::now());
     let mut partner = Liar(connection).greet(false);
     partner.send(|items| put_flow(&udp(5), 0, items));
     await_state(&mut lab, |it| it.created_flows == 1);
     // More of them end nothing, and say nothing about the one that there is.
-    let more = dial(second.local, first.local);
+    let more = dial(second.ends.local, first.ends.local);
     drop((silent, refused));
     partner.send(|items| put_flow(&udp(6), 0, items));
     await_state(&mut lab, |it| it.created_flows == 2);
@@ -64,7 +64,7 @@ fn what_was_refused_comes_again() {
 #[test]
 fn counters_begin_with_the_settings() {
     let [first, mut second] = settings();
-    let listener = TcpListener::bind(first.local).unwrap();
+    let listener = TcpListener::bind(first.ends.local).unwrap();
     let mut lab = Lab::new(&with(open_gate(), &second));
     let mut partner = Liar::meet(&listener, false);
     partner.send(|items| put_flow(&udp(5), 0, items));

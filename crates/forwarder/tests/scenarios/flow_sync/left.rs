@@ -71,7 +71,7 @@ fn many_flows_reach_a_partner() {
     let limits = Limits { flows4: count as usize / 15 * 16 + 64, ..LIMITS };
     let lab = |sync: &Settings| Lab::with(&with(open_gate(), sync), limits, |_| Wire::new(1, 8));
     let [first, second] = settings();
-    let listener = TcpListener::bind(first.local).unwrap();
+    let listener = TcpListener::bind(first.ends.local).unwrap();
     let mut one = lab(&second);
     let mut partner = Liar::meet(&listener, false);
     let (begin, mut numbers) = (Instant::now(), 0..count);

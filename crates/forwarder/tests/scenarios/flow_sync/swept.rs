@@ -24,7 +24,7 @@ fn known(port: u16, items: &mut Vec<u8>) {
 #[test]
 fn what_a_bulk_does_not_name_has_ended() {
     let [first, second] = settings();
-    let listener = TcpListener::bind(first.local).unwrap();
+    let listener = TcpListener::bind(first.ends.local).unwrap();
     let mut lab = Lab::new(&with(open_gate(), &second));
     let mut partner = Liar::meet(&listener, false);
     for port in 5..10 {
@@ -69,7 +69,7 @@ fn what_a_bulk_does_not_name_has_ended() {
 #[test]
 fn adopted_flows_stay_what_they_were() {
     let [first, second] = settings();
-    let listener = TcpListener::bind(first.local).unwrap();
+    let listener = TcpListener::bind(first.ends.local).unwrap();
     let setup = with(open_gate(), &second);
     let mut supervisor = Supervisor::new();
     let mut killed = supervisor.start(&setup, LIMITS);
