@@ -14,7 +14,7 @@ use stoa_api::v1;
 use super::logins::{Logins, clock_s};
 use super::rows::LoginTable;
 use super::sessions::{Event, Session};
-use super::store::{Store, Writer};
+use super::store::{Store, Stored, Writer};
 use crate::apply::ForwarderConnection;
 use crate::config::model::Login;
 use crate::prefix::net_from_proto;
@@ -58,9 +58,9 @@ impl Logins {
     /// Reads the file, then drives the logins and the partner forever.
     pub(crate) async fn run(&self, connection: &ForwarderConnection, state: &Path) {
         let mut writer = Writer::new(Store::of(state));
-        let ((stored, ended, is_whole), stored_s) = writer.read();
-        self.sessions().restore(stored, stored_s, clock_s());
-        self.sessions().restore_ended(ended, is_whole);
+        let Stored { at_s, logins, ended, is_partial } = writer.read();
+        self.sessions().restore(logins, at_s, clock_s());
+        self.sessions().restore_ended(ended, at_s > 0 && !is_partial);
         tokio::join!(self.drive(connection, writer), self.follow_partner(connection));
     }
 
@@ -89,7 +89,8 @@ impl Logins {
             writer.step(is_changed, || {
                 let sessions = self.sessions();
                 let (ended, is_whole) = sessions.ended();
-                (sessions.all().cloned().collect(), ended, is_whole)
+                let logins = sessions.all().cloned().collect();
+                Stored { at_s: clock_s(), logins, ended, is_partial: !is_whole }
             });
         }
     }

@@ -112,10 +112,8 @@ pub struct Session {
     pub class: Vec<Vec<u8>>,
     /// Seconds between reports to RADIUS servers; `None`: as configured.
     pub interim_s: Option<u32>,
-    /// What it has sent and got.
-    pub total: Volume,
-    /// What this router has counted.
-    #[serde(default)]
+    /// What this router has counted; it had another name before there were partners.
+    #[serde(alias = "total", default)]
     pub(super) here: Volume,
     /// What former forwarders have counted of it.
     pub(super) former: Volume,
@@ -137,6 +135,11 @@ pub fn mac_of(text: &str) -> Option<[u8; 6]> {
 }
 
 impl Session {
+    /// What it has sent and got, by both routers.
+    pub fn total(&self) -> Volume {
+        self.here.plus(self.shared.there)
+    }
+
     /// The row of the forwarder.
     pub fn key(&self) -> Key {
         Key { interface: self.interface.clone(), mac: self.mac }
@@ -164,7 +167,7 @@ impl Session {
 
     /// Bytes until its volume is used up.
     pub fn remaining_bytes(&self) -> Option<u64> {
-        self.limits.bytes.map(|limit| limit.saturating_sub(self.total.bytes()))
+        self.limits.bytes.map(|limit| limit.saturating_sub(self.total().bytes()))
     }
 
     /// Why it is over.

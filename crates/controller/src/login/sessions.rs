@@ -78,10 +78,6 @@ impl Sessions {
             let moments = [of_login, &mut session.last_s, &mut session.reported_s];
             let moments = moments.into_iter().chain([&mut shared.partner_s, &mut shared.here_s]);
             moments.for_each(|moment| *moment = moment.saturating_sub(back));
-            if session.here == Volume::default() {
-                // The file of a version that knew no partner.
-                session.here = session.total;
-            }
             if self.by_host.len() < LOGINS {
                 self.by_host.entry(session.key()).or_insert(session);
             }
@@ -126,7 +122,6 @@ impl Sessions {
             address,
             class,
             interim_s,
-            total: Volume::default(),
             here: Volume::default(),
             former: Volume::default(),
             run: 0,
@@ -168,7 +163,6 @@ impl Sessions {
                 (session.former, session.run) = (session.here.minus(known), run);
             }
             session.here = session.former.plus(Volume::of(it));
-            session.total = session.here.plus(session.shared.there);
             if let Some(idle_ms) = it.idle_ms {
                 let last = now.saturating_sub(idle_ms / 1_000);
                 session.last_s = session.last_s.max(last);

@@ -24,10 +24,10 @@ pub(super) fn add(logins: &Listed, state: &mut Map<String, Value>) {
             ("session-id", text(&it.session_id())),
             ("standby", Value::Bool(it.is_standby())),
             ("idle", json!(it.idle_s(now) as u32)),
-            ("in-packets", number(it.total.in_packets)),
-            ("in-octets", number(it.total.in_bytes)),
-            ("out-packets", number(it.total.out_packets)),
-            ("out-octets", number(it.total.out_bytes)),
+            ("in-packets", number(it.total().in_packets)),
+            ("in-octets", number(it.total().in_bytes)),
+            ("out-packets", number(it.total().out_packets)),
+            ("out-octets", number(it.total().out_bytes)),
         ]);
         if let Some(left) = it.remaining_s(now) {
             host["remaining"] = json!(left);

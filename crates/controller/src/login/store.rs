@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::oneshot::{self, Receiver};
 
-use super::logins::clock_s;
 use super::sessions::Session;
 use super::sessions::partner::Ended;
 
@@ -21,21 +20,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 const STORE: Duration = Duration::from_secs(30);
 
 /// The contents of the file.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Stored {
-    /// When it was written, see [`clock_s`].
-    at_s: u64,
-    logins: Vec<Session>,
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Stored {
+    /// When it was written, see [`super::clock_s`]; 0: there is no file.
+    pub(super) at_s: u64,
+    pub(super) logins: Vec<Session>,
     /// Ends that the partner may not know.
     #[serde(default)]
-    ended: Vec<Ended>,
+    pub(super) ended: Vec<Ended>,
     /// Whether there may have been other logins, in a file that was lost.
     #[serde(default)]
-    is_partial: bool,
+    pub(super) is_partial: bool,
 }
-
-/// Logins, ends that the partner may not know, and whether this is all.
-pub(super) type All = (Vec<Session>, Vec<Ended>, bool);
 
 /// The file of a state folder.
 #[derive(Clone, Debug)]
@@ -60,16 +56,11 @@ impl Store {
     }
 
     /// Replaces the file as a whole.
-    fn write(&self, (logins, ended, is_whole): All) -> io::Result<()> {
+    fn write(&self, stored: &Stored) -> io::Result<()> {
         let new = self.0.with_extension("new");
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(&Stored {
-            at_s: clock_s(),
-            logins,
-            ended,
-            is_partial: !is_whole,
-        })?)?;
+        file.write_all(&serde_json::to_vec(stored)?)?;
         file.sync_all()?;
         std::fs::rename(&new, &self.0)
     }
@@ -95,19 +86,19 @@ impl Writer {
         Self { store, task: None, is_due: false, last: None, reported: None, has_logins: false }
     }
 
-    /// What is in the file, and when it was written; nothing if it cannot be read.
-    pub(super) fn read(&mut self) -> (All, u64) {
-        let Stored { at_s, logins, ended, is_partial } = self.store.read().unwrap_or_else(|error| {
+    /// What is in the file; nothing if it cannot be read.
+    pub(super) fn read(&mut self) -> Stored {
+        let stored = self.store.read().unwrap_or_else(|error| {
             let file = self.store.0.display();
             tracing::error!(%file, "cannot read the logins of hosts, which have to log in again: {error}");
             Stored::default()
         });
-        self.has_logins = !logins.is_empty();
-        ((logins, ended, at_s > 0 && !is_partial), at_s)
+        self.has_logins = !stored.logins.is_empty();
+        stored
     }
 
     /// Writes what is due, unless the last write still goes on. Call it each second, and after changes.
-    pub(super) fn step(&mut self, is_changed: bool, all: impl FnOnce() -> All) {
+    pub(super) fn step(&mut self, is_changed: bool, all: impl FnOnce() -> Stored) {
         self.end_task();
         let is_old = |pause: Duration| self.last.is_none_or(|last| last.elapsed() >= pause);
         self.is_due |= is_changed || self.has_logins && is_old(STORE);
@@ -116,11 +107,11 @@ impl Writer {
         }
         let (all, store) = (all(), self.store.clone());
         (self.is_due, self.last, self.has_logins) =
-            (false, Some(Instant::now()), !all.0.is_empty());
+            (false, Some(Instant::now()), !all.logins.is_empty());
         let (done, result) = oneshot::channel();
         self.task = Some(result);
         // Nobody may wait for it: the program ends.
-        tokio::task::spawn_blocking(move || done.send(store.write(all)));
+        tokio::task::spawn_blocking(move || done.send(store.write(&all)));
     }
 
     /// Looks for the result of the last write.
@@ -177,9 +168,9 @@ mod tests {
         sessions.end(&host, crate::login::Cause::User);
         let (ended, _) = sessions.ended();
         assert_eq!(ended.len(), 1);
-        store.write((all.clone(), ended.clone(), true)).unwrap();
-        assert_eq!(store.read().unwrap().ended, ended);
-        assert_eq!(store.read().unwrap().logins, all);
+        let stored = Stored { at_s: 7, logins: all.clone(), ended, is_partial: true };
+        store.write(&stored).unwrap();
+        assert_eq!(store.read().unwrap(), stored);
         // A file of another version has fields that this one does not know.
         let text = std::fs::read_to_string(folder.join("logins.json")).unwrap();
         let other = text.replace("\"run\":", "\"unknown\":{\"in_packets\":1},\"run\":");
@@ -188,7 +179,7 @@ mod tests {
         assert_eq!(store.read().unwrap().logins, all);
         std::fs::write(folder.join("logins.json"), "{").unwrap();
         assert!(store.read().is_err());
-        assert_eq!(Writer::new(store).read(), (All::default(), 0));
+        assert_eq!(Writer::new(store).read(), Stored::default());
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -198,18 +189,18 @@ mod tests {
         let folder = std::env::temp_dir().join(name);
         let mut writer = Writer::new(Store::of(&folder));
         // The folder is not there.
-        writer.step(true, All::default);
+        writer.step(true, Stored::default);
         let end = Instant::now() + Duration::from_secs(20);
         while writer.reported.is_none() {
             assert!(Instant::now() < end, "the error is seen");
             tokio::time::sleep(Duration::from_millis(20)).await;
-            writer.step(false, All::default);
+            writer.step(false, Stored::default);
         }
         std::fs::create_dir_all(&folder).unwrap();
         while !folder.join("logins.json").exists() {
             assert!(Instant::now() < end, "the file is there");
             tokio::time::sleep(Duration::from_millis(20)).await;
-            writer.step(false, All::default);
+            writer.step(false, Stored::default);
         }
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -98,8 +98,8 @@ pub(super) fn status(title: &str, mark: &str, now: u64, session: &Session) -> Re
     if let Some(left) = session.remaining_s(now) {
         rows += &row("Time left", duration(left));
     }
-    rows += &row("Sent", volume(session.total.in_bytes));
-    rows += &row("Received", volume(session.total.out_bytes));
+    rows += &row("Sent", volume(session.total().in_bytes));
+    rows += &row("Received", volume(session.total().out_bytes));
     if let Some(left) = session.remaining_bytes() {
         rows += &row("Volume left", volume(left));
     }

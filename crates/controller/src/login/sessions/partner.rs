@@ -74,7 +74,6 @@ impl Session {
         shared.there = shared.there.or_more(record.here);
         shared.partner_s = shared.partner_s.max(now.saturating_sub(record.idle_s));
         self.last_s = self.last_s.max(shared.partner_s);
-        self.total = self.here.plus(shared.there);
         if record.is_standby {
             return false;
         }

@@ -73,7 +73,7 @@ fn logins_end_by_time_silence_and_volume() {
 fn counters_go_on_when_the_forwarder_begins_anew() {
     let mut sessions = Sessions::default();
     sessions.begin(new(1, Limits::default()), 0).unwrap();
-    let total = |sessions: &Sessions| sessions.of(&host(1)).unwrap().total;
+    let total = |sessions: &Sessions| sessions.of(&host(1)).unwrap().total();
     sessions.count(&[counters(1, 5, 0)], 7, 1);
     sessions.count(&[counters(1, 2, 0)], 8, 2);
     sessions.count(&[counters(1, 4, 0)], 8, 3);

@@ -75,7 +75,7 @@ impl Report {
             Method::Local | Method::Api => radius::AUTHENTIC_LOCAL,
         };
         let ([in_low, in_high], [out_low, out_high]) =
-            (halves(session.total.in_bytes), halves(session.total.out_bytes));
+            (halves(session.total().in_bytes), halves(session.total().out_bytes));
         let mut attributes: Vec<(u8, Vec<u8>)> = vec![
             (radius::MESSAGE_AUTHENTICATOR, vec![0; AUTHENTICATOR_LENGTH]),
             (radius::ACCT_STATUS_TYPE, status.to_be_bytes().to_vec()),
@@ -106,8 +106,8 @@ impl Report {
                 (radius::ACCT_INPUT_GIGAWORDS, in_high.to_vec()),
                 (radius::ACCT_OUTPUT_OCTETS, out_low.to_vec()),
                 (radius::ACCT_OUTPUT_GIGAWORDS, out_high.to_vec()),
-                (radius::ACCT_INPUT_PACKETS, halves(session.total.in_packets)[0].to_vec()),
-                (radius::ACCT_OUTPUT_PACKETS, halves(session.total.out_packets)[0].to_vec()),
+                (radius::ACCT_INPUT_PACKETS, halves(session.total().in_packets)[0].to_vec()),
+                (radius::ACCT_OUTPUT_PACKETS, halves(session.total().out_packets)[0].to_vec()),
             ]);
         }
         if let Some(cause) = cause {
@@ -158,6 +158,7 @@ pub(crate) mod tests {
     use stoa_controller::login::sessions::{New, Sessions};
 
     use super::*;
+    use stoa_api::v1;
 
     const SECRET: &str = "a secret of both";
 
@@ -180,9 +181,15 @@ pub(crate) mod tests {
             interim_s: None,
         };
         sessions.begin(new, 1_000).unwrap();
-        let mut session = sessions.all().next().unwrap().clone();
-        session.total.in_bytes = 5 << 32 | 9;
-        session
+        let counted = v1::LoginState {
+            interface: "guests".to_owned(),
+            mac: vec![2, 0, 0, 0, 0, 0xab],
+            id,
+            in_bytes: 5 << 32 | 9,
+            ..v1::LoginState::default()
+        };
+        sessions.count(&[counted], 1, 1_000);
+        sessions.all().next().unwrap().clone()
     }
 
     #[test]

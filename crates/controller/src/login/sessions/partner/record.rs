@@ -95,7 +95,6 @@ impl Record {
             address: self.address,
             class: self.class,
             interim_s: self.interim_s,
-            total: here.plus(there),
             here,
             former: here,
             run: 0,

@@ -169,7 +169,7 @@ impl Pair {
             for event in router.take_events() {
                 let (Event::Started(it) | Event::Interim(it) | Event::Stopped(it, _)) = &event;
                 let most = self.reported.entry(it.id).or_default();
-                *most = it.total.in_packets.max(*most);
+                *most = it.total().in_packets.max(*most);
                 match event {
                     Event::Started(it) => self.starts.push(it.id),
                     Event::Interim(_) => {}
@@ -184,6 +184,6 @@ impl Pair {
     }
 
     pub(super) fn total(&self, at: usize) -> u64 {
-        self.routers[at].of(&host(1)).unwrap().total.in_packets
+        self.routers[at].of(&host(1)).unwrap().total().in_packets
     }
 }
