@@ -1,13 +1,26 @@
-//! The anti-replay window of a security association (RFC 4303 section 3.4.3), by the algorithm of RFC 6479: a ring of
-//! words, of which whole ones are cleared as the window moves on, so that no bit is ever shifted.
+//! The anti-replay window of a security association (RFC 4303 section 3.4.3), which several workers may share without
+//! locks.
 //!
-//! It is for ESP; nothing uses it yet.
+//! It is a ring of words, as in RFC 6479. A word says which block of 32 numbers it is about, in its upper half, and which
+//! of these were accepted, in its lower half. So nothing is ever cleared: the first number of a new block replaces the
+//! word of a block that is behind the window. One compare-and-swap accepts a number, and of two packets with the same
+//! number only one wins, on whatever workers they are.
 //!
 //! Check a number before the packet is decrypted, and accept it only when the packet is authentic: forged packets move
 //! nothing.
 
-/// Bits of a word.
-const BITS: u64 = u64::BITS as u64;
+use crate::sync::{AtomicU64, Cells, zeroed};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Numbers of a block.
+const BLOCK: u64 = 32;
+/// Bits of a word below the number of its block.
+const SHIFT: u32 = 32;
+/// A word may be this many blocks ahead of a number: what other workers accept meanwhile. All that differs by more is
+/// behind it.
+const LATER: u32 = 1 << 20;
+/// All numbers of a block were accepted.
+const FULL: u64 = u32::MAX as u64;
 
 /// Why a sequence number is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,50 +32,59 @@ pub enum Replay {
 }
 
 /// A window of sequence numbers of 64 bits; of those without ESN, the upper half is 0.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ReplayWindow {
-    /// One bit for each number; one word more than the window needs, which may be cleared in part.
-    words: Box<[u64]>,
+    /// The highest number that was accepted; 0: none.
+    top: AtomicU64,
+    /// Numbers of words that were replaced, and of the rounds between, which were never accepted.
+    lost: AtomicU64,
+    /// Numbers up to this one are refused.
+    floor: u64,
     /// Numbers that the window has.
     size: u64,
-    /// The highest number that was accepted; 0: none.
-    top: u64,
-    /// Numbers that were passed and never accepted.
-    lost: u64,
+    /// A power of two of them, at least one more than the window needs.
+    words: Cells<AtomicU64>,
 }
 
 impl ReplayWindow {
-    /// A window of `size` numbers, at least 64 and at most 65,536, rounded up to a multiple of 64.
+    /// A window of `size` numbers, at least 64 and at most 65,536, rounded up to a multiple of 32, which refuses all
+    /// numbers up to `floor`: those that were used before. `None`: there is no memory.
     #[must_use]
-    pub fn new(size: u32) -> Self {
-        let words = size.clamp(64, 65_536).div_ceil(u64::BITS);
-        // A power of two, so that positions need no division.
-        let ring = (words as usize + 1).next_power_of_two();
-        let size = u64::from(words) * BITS;
-        Self { words: vec![0; ring].into_boxed_slice(), size, top: 0, lost: 0 }
-    }
-
-    /// Goes on behind a number that was used already: all numbers up to it are refused.
-    pub fn skip_to(&mut self, top: u64) {
-        self.top = top;
-        self.words.fill(u64::MAX);
-        // Numbers behind the top in its word are free.
-        let free = BITS - 1 - top % BITS;
-        if let Some(word) = self.words.get_mut(position(top, self.words.len())) {
-            *word = u64::MAX.checked_shr(free as u32).unwrap_or(0);
+    pub fn new(size: u32, floor: u64) -> Option<Self> {
+        let size = u64::from(size.clamp(64, 65_536)).next_multiple_of(BLOCK);
+        let ring = (size / BLOCK + 1).next_power_of_two();
+        let words = Cells(zeroed::<AtomicU64>(ring as usize)?);
+        let last = floor / BLOCK;
+        if floor > 0 {
+            for (position, word) in (0..).zip(words.iter()) {
+                // The last block of this place that is not above the floor; in the first round there is none.
+                let block = last.saturating_sub(last.wrapping_sub(position) & (ring - 1));
+                word.store(block << SHIFT | FULL, Relaxed);
+            }
+            // Numbers behind the floor in its block are free.
+            let used = FULL >> (BLOCK - 1 - floor % BLOCK);
+            words[(last & (ring - 1)) as usize].store(last << SHIFT | used, Relaxed);
         }
+        Some(Self { top: AtomicU64::new(floor), lost: AtomicU64::new(0), floor, size, words })
     }
 
     /// The highest number that was accepted; 0: none.
     #[must_use]
     pub fn top(&self) -> u64 {
-        self.top
+        self.top.load(Relaxed)
     }
 
-    /// Numbers that the window has passed without accepting them.
+    /// Numbers that the window has passed, in whole blocks, and that were never accepted.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.lost
+        let (ring, last) = (self.words.len() as u64, self.top() / BLOCK);
+        let pending = (0..).zip(self.words.iter()).map(|(position, word)| {
+            let behind = last.wrapping_sub(position) & (ring - 1);
+            let newest = last.saturating_sub(behind);
+            // In the first round of the ring, places above the top have no block.
+            if behind > last { 0 } else { self.passed(word.load(Relaxed), newest) }
+        });
+        self.lost.load(Relaxed) + pending.sum::<u64>()
     }
 
     /// Whether a number may be accepted.
@@ -71,51 +93,74 @@ impl ReplayWindow {
     /// It was accepted before, or is behind the window.
     #[inline]
     pub fn check(&self, number: u64) -> Result<(), Replay> {
-        if number > self.top {
-            return Ok(());
-        }
-        if number == 0 || self.top - number >= self.size {
-            return Err(Replay::Late);
-        }
-        let word = self.words.get(position(number, self.words.len())).copied().unwrap_or(u64::MAX);
-        if word >> (number % BITS) & 1 == 1 { Err(Replay::Replayed) } else { Ok(()) }
+        self.judge(number, self.word(number).load(Relaxed)).map(|_| ())
     }
 
     /// Accepts a number of an authentic packet, and moves the window on.
     ///
     /// # Errors
-    /// It was accepted before, or is behind the window: another packet of the same vector may have been the first.
+    /// It was accepted before, or is behind the window: another packet of the same vector, or of another worker, may
+    /// have been the first.
     #[inline]
-    pub fn accept(&mut self, number: u64) -> Result<(), Replay> {
-        self.check(number)?;
-        if number > self.top {
-            self.advance(number);
+    pub fn accept(&self, number: u64) -> Result<(), Replay> {
+        let word = self.word(number);
+        let mut old = word.load(Relaxed);
+        loop {
+            let new = self.judge(number, old)?;
+            match word.compare_exchange(old, new, Relaxed, Relaxed) {
+                Ok(_) => break,
+                Err(other) => old = other,
+            }
         }
-        let length = self.words.len();
-        if let Some(word) = self.words.get_mut(position(number, length)) {
-            *word |= 1 << (number % BITS);
+        if old >> SHIFT != number / BLOCK & FULL {
+            self.lost.fetch_add(self.passed(old, number / BLOCK), Relaxed);
+        }
+        if number > self.top() {
+            self.top.fetch_max(number, Relaxed);
         }
         Ok(())
     }
 
-    /// Clears the words between the old top and the new one.
-    fn advance(&mut self, number: u64) {
-        let (old, new, ring) = (self.top / BITS, number / BITS, self.words.len() as u64);
-        let first = new.saturating_sub(ring - 1).max(old + 1);
-        // Whole rounds of the ring that nobody has seen.
-        self.lost += (first - (old + 1)) * BITS;
-        for word in first..=new {
-            let at = word % ring;
-            let Some(place) = self.words.get_mut(at as usize) else { continue };
-            // What is cleared was there one round before, if there was one. Number 0 does not exist.
-            if at <= old {
-                let is_first = at == 0 && old < ring;
-                self.lost +=
-                    u64::from(place.count_zeros()) - u64::from(is_first && *place & 1 == 0);
-            }
-            *place = 0;
+    /// The word for a number.
+    #[inline]
+    fn word(&self, number: u64) -> &AtomicU64 {
+        &self.words[(number / BLOCK) as usize & (self.words.len() - 1)]
+    }
+
+    /// What its word becomes, if a number may be accepted.
+    #[inline]
+    fn judge(&self, number: u64, word: u64) -> Result<u64, Replay> {
+        if number <= self.floor || number.saturating_add(self.size) <= self.top() {
+            return Err(Replay::Late);
         }
-        self.top = number;
+        let (block, bit) = (number / BLOCK & FULL, 1 << (number % BLOCK));
+        match ((word >> SHIFT) as u32).wrapping_sub(block as u32) {
+            0 if word & bit != 0 => Err(Replay::Replayed),
+            0 => Ok(word | bit),
+            1..LATER => Err(Replay::Late),
+            _ => Ok(block << SHIFT | bit),
+        }
+    }
+
+    /// Numbers that are lost when this word gives way to a later block of its place: those of its block, and those of
+    /// the rounds between, that were never accepted.
+    fn passed(&self, word: u64, block: u64) -> u64 {
+        let (ring, behind) = (
+            self.words.len() as u64,
+            u64::from((block as u32).wrapping_sub((word >> SHIFT) as u32)),
+        );
+        let rounds = behind / ring;
+        if rounds == 0 {
+            return 0;
+        }
+        let before = (rounds - 1) * BLOCK;
+        match block.checked_sub(rounds * ring) {
+            // Number 0 does not exist.
+            Some(0) => before + BLOCK - 1 - u64::from((word & (FULL - 1)).count_ones()),
+            Some(_) => before + BLOCK - u64::from((word & FULL).count_ones()),
+            // The word is that of the start: its place is in no block before.
+            None => before,
+        }
     }
 
     /// The number of 64 bits whose lower half a packet has (RFC 4303 appendix A2): the one that is nearest to the
@@ -123,7 +168,8 @@ impl ReplayWindow {
     #[inline]
     #[must_use]
     pub fn extended(&self, low: u32) -> u64 {
-        let (top_low, high) = (self.top as u32, self.top >> 32);
+        let top = self.top();
+        let (top_low, high) = (top as u32, top >> 32);
         let size = self.size as u32;
         let high = if top_low >= size - 1 {
             // The window is in one half.
@@ -140,101 +186,49 @@ impl ReplayWindow {
     }
 }
 
-#[inline]
-fn position(number: u64, ring: usize) -> usize {
-    (number / BITS) as usize & (ring - 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
+#[cfg(all(test, loom))]
+mod loom_tests {
     use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
 
-    /// The window as a set.
-    #[derive(Default)]
-    struct Model {
-        seen: BTreeSet<u64>,
-        top: u64,
-    }
-
-    impl Model {
-        fn accept(&mut self, number: u64, size: u64) -> Result<(), Replay> {
-            if number == 0 || number <= self.top && self.top - number >= size {
-                return Err(Replay::Late);
-            }
-            if !self.seen.insert(number) {
-                return Err(Replay::Replayed);
-            }
-            self.top = self.top.max(number);
-            Ok(())
-        }
-    }
-
-    fn numbers() -> impl Strategy<Value = Vec<i64>> {
-        let step = prop_oneof![
-            6 => -3_i64..6,
-            3 => -300_i64..300,
-            1 => -70_000_i64..70_000,
-            1 => 0_i64..(1 << 33),
-        ];
-        prop::collection::vec(step, 1..400)
-    }
-
-    proptest! {
-        #[test]
-        fn it_is_a_set_with_a_lower_end(size in prop_oneof![Just(64_u32), Just(100), 64_u32..4_096, Just(65_536)], steps in numbers()) {
-            let (mut window, mut model) = (ReplayWindow::new(size), Model::default());
-            let mut at = 0_i64;
-            for step in steps {
-                at = (at + step).max(0);
-                let number = at as u64;
-                let checked = window.check(number);
-                let expected = model.accept(number, window.size);
-                prop_assert_eq!(checked, expected);
-                prop_assert_eq!(window.accept(number), expected);
-                prop_assert_eq!(window.top(), model.top);
-            }
-        }
-
-        #[test]
-        fn the_upper_half_follows_from_the_window(
-            top in prop_oneof![1_u64..100, (1_u64 << 32) - 200..(1 << 32) + 200, any::<u64>().prop_map(|it| it >> 8)],
-            back in 0_u64..64,
-            ahead in 1_u64..(1 << 31),
-        ) {
-            let mut window = ReplayWindow::new(64);
-            window.accept(top).unwrap();
-            for number in [top.saturating_sub(back), top + ahead] {
-                prop_assert_eq!(window.extended(number as u32), number, "top {}", top);
-            }
-        }
+    /// Accepts numbers on two threads; returns how many of each were accepted.
+    fn race(
+        numbers: [&'static [u64]; 2],
+        check: impl Fn(usize, &ReplayWindow) + Sync + Send + 'static,
+    ) {
+        loom::model(move || {
+            let window = Arc::new(ReplayWindow::new(64, 0).unwrap());
+            let other = window.clone();
+            let thread = thread::spawn(move || {
+                numbers[1].iter().filter(|it| other.accept(**it).is_ok()).count()
+            });
+            let here = numbers[0].iter().filter(|it| window.accept(**it).is_ok()).count();
+            check(here + thread.join().unwrap(), &window);
+        });
     }
 
     #[test]
-    fn lost_numbers_are_counted_once_they_cannot_come_any_more() {
-        let mut window = ReplayWindow::new(64);
-        (1..=10).chain(12..=1_000).for_each(|it| window.accept(it).unwrap());
-        assert_eq!(window.lost(), 1);
-        window.accept(1_000_000).unwrap();
-        window.accept(2_000_000).unwrap();
-        let passed = 2_000_000 / BITS * BITS - window.words.len() as u64 * BITS + BITS - 1;
-        assert_eq!(window.lost(), 1 + passed - 1_000 - 1);
+    fn one_of_two_equal_numbers_is_accepted() {
+        race([&[5], &[5]], |accepted, window| {
+            assert_eq!((accepted, window.top()), (1, 5));
+            assert_eq!(window.check(5), Err(Replay::Replayed));
+        });
     }
 
     #[test]
-    fn a_window_goes_on_behind_numbers_that_were_used() {
-        for top in [1, 63, 64, 65, 1 << 40] {
-            let mut window = ReplayWindow::new(128);
-            window.skip_to(top);
-            for number in top.saturating_sub(300)..=top {
-                assert!(window.accept(number).is_err(), "{number} of {top}");
-            }
-            for number in top + 1..top + 300 {
-                assert_eq!(window.accept(number), Ok(()), "{number} behind {top}");
-            }
-        }
+    fn neighbours_are_both_accepted() {
+        race([&[5, 7], &[6]], |accepted, window| assert_eq!((accepted, window.top()), (3, 7)));
+    }
+
+    #[test]
+    fn a_number_that_the_window_passes_is_accepted_once_at_most() {
+        race([&[1, 1 + 4 * BLOCK], &[1]], |accepted, window| {
+            assert_eq!(accepted, 2);
+            assert_eq!((window.top(), window.check(1)), (129, Err(Replay::Late)));
+        });
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
