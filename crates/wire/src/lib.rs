@@ -22,6 +22,7 @@ pub mod arp;
 pub mod bfd;
 pub mod checksum;
 pub mod echo;
+pub mod esp;
 pub mod essential;
 pub mod ethernet;
 pub mod ftp;
