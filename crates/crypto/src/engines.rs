@@ -1,109 +1,233 @@
-//! The engines of this machine, and how they prove that they compute what they should.
+//! The engines of this machine, and which one is used for what.
+
+mod answers;
+mod known;
 
 use crate::aws_lc::AwsLc;
+use crate::lane::{KINDS, Prepared};
 use crate::vaes::Vaes;
-use crate::{Algorithm, Key, Lane, Mask};
+use crate::{Algorithm, BATCH, Engine, Key, KeyError, Lane, Mask};
 
-/// Why a key is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// It has another length.
-    #[error("a key of {} has {} bytes, not {given}", algorithm.name(), algorithm.key_bytes())]
-    Length {
-        /// The algorithm.
-        algorithm: Algorithm,
-        /// Bytes of the key.
-        given: usize,
-    },
-    /// The engine does not have the algorithm.
-    #[error("the engine does not have {}", .0.name())]
-    Algorithm(Algorithm),
+/// Why an engine is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The processor or the system lacks what it needs.
+    #[error("the processor or the system has no {0}")]
+    Processor(&'static str),
+    /// It does not compute what it should.
+    #[error("its answer for {} is wrong", .0.name())]
+    WrongAnswer(Algorithm),
 }
 
-impl KeyError {
-    pub(crate) fn length(algorithm: Algorithm, bytes: &[u8]) -> Self {
-        Self::Length { algorithm, given: bytes.len() }
+/// An engine that was asked for cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForceError {
+    /// There is none of this name.
+    #[error("there is no crypto engine '{name}'; there are: {}", there.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names of all engines.
+        there: Vec<&'static str>,
+    },
+    /// It is refused.
+    #[error("the crypto engine '{name}' cannot be used: {refusal}")]
+    Refused {
+        /// The engine.
+        name: &'static str,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// What is known of an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineState {
+    /// Its name.
+    pub name: &'static str,
+    /// Algorithms that it has. Empty if it is refused.
+    pub algorithms: Vec<Algorithm>,
+    /// Why it is not used.
+    pub refused: Option<Refusal>,
+}
+
+/// An engine, or why there is none of this name.
+type Started = (&'static str, Result<Box<dyn Engine>, Refusal>);
+
+/// All engines, the fastest first. Each has computed known answers.
+fn started() -> Vec<Started> {
+    fn boxed<E: Engine + 'static>(engine: E) -> Box<dyn Engine> {
+        Box::new(engine)
+    }
+    let all: [Started; 2] = [("vaes-512", Vaes::new().map(boxed)), ("aws-lc", Ok(boxed(AwsLc)))];
+    let checked = |(name, engine): Started| {
+        let engine = engine.and_then(|it| match answers::wrong(it.as_ref()) {
+            Some(algorithm) => Err(Refusal::WrongAnswer(algorithm)),
+            None => Ok(it),
+        });
+        (name, engine)
+    };
+    all.into_iter().map(checked).collect()
+}
+
+/// The engines that work here, the fastest first: for tests and for measurements of each one.
+#[must_use]
+pub fn engines() -> Vec<Box<dyn Engine>> {
+    started().into_iter().filter_map(|(_, engine)| engine.ok()).collect()
+}
+
+/// The engines of a process. Each algorithm has the fastest one, or the one that is forced.
+pub struct Engines {
+    states: Vec<EngineState>,
+    /// The preferred ones first.
+    working: Vec<Box<dyn Engine>>,
+    /// Which of `working` an algorithm has.
+    chosen: [Option<usize>; Algorithm::ALL.len()],
+    /// Which of `working` keys of a kind belong to.
+    of_kind: [Option<usize>; KINDS],
+}
+
+impl Engines {
+    /// Starts all engines, and lets them prove that they compute what they should.
+    ///
+    /// Engines of the names in `forced` are preferred to faster ones, in this order, for all algorithms that they have.
+    ///
+    /// # Errors
+    /// A name is unknown, or its engine is refused.
+    pub fn start(forced: &[&str]) -> Result<Self, ForceError> {
+        let (mut states, mut engines) = (Vec::new(), Vec::new());
+        for (name, engine) in started() {
+            let refused = engine.as_ref().err().copied();
+            let has = |it: &Algorithm| engine.as_ref().is_ok_and(|engine| engine.has(*it));
+            let algorithms = Algorithm::ALL.into_iter().filter(has).collect();
+            states.push(EngineState { name, algorithms, refused });
+            engines.extend(engine);
+        }
+        let mut working: Vec<Box<dyn Engine>> = Vec::new();
+        for name in forced {
+            if let Some(at) = engines.iter().position(|it| it.name() == *name) {
+                working.push(engines.remove(at));
+            } else if !working.iter().any(|it| it.name() == *name) {
+                return Err(missing(name, &states));
+            }
+        }
+        working.extend(engines);
+        let chosen =
+            Algorithm::ALL.map(|algorithm| working.iter().position(|it| it.has(algorithm)));
+        let mut of_kind = [None; KINDS];
+        for (at, engine) in working.iter().enumerate().rev() {
+            for algorithm in Algorithm::ALL.into_iter().filter(|it| engine.has(*it)) {
+                if let Some(kind) = kind_of(engine.as_ref(), algorithm) {
+                    of_kind[kind] = Some(at);
+                }
+            }
+        }
+        Ok(Self { states, working, chosen, of_kind })
+    }
+
+    /// All engines, and why some are not used.
+    #[must_use]
+    pub fn list(&self) -> &[EngineState] {
+        &self.states
+    }
+
+    /// The name of the engine that an algorithm has. `None`: no engine computes it right.
+    #[must_use]
+    pub fn chosen(&self, algorithm: Algorithm) -> Option<&'static str> {
+        Some(self.engine(algorithm)?.name())
+    }
+
+    fn engine(&self, algorithm: Algorithm) -> Option<&dyn Engine> {
+        let at = self.chosen.get(algorithm as usize).copied().flatten()?;
+        self.working.get(at).map(AsRef::as_ref)
+    }
+
+    /// Prepares a key: `encryption` has [`Algorithm::key_bytes`], `integrity` has [`Algorithm::integrity_key_bytes`].
+    /// For the control plane: it allocates.
+    ///
+    /// # Errors
+    /// A key has another length, or no engine has the algorithm.
+    pub fn key(
+        &self,
+        algorithm: Algorithm,
+        encryption: &[u8],
+        integrity: &[u8],
+    ) -> Result<Key, KeyError> {
+        let engine = self.engine(algorithm).ok_or(KeyError::Algorithm(algorithm))?;
+        engine.key(algorithm, encryption, integrity)
+    }
+
+    /// Encrypts texts in place, and writes their tags. Returns the lanes for which it did: those that are malformed
+    /// stay as they are, in plain text, as do those behind the first [`BATCH`].
+    pub fn seal(&self, lanes: &mut [Lane<'_>]) -> Mask {
+        self.each(lanes, |engine, lanes| engine.seal(lanes))
+    }
+
+    /// Decrypts texts in place. Returns the lanes that are authentic; texts and tags of others are of no use.
+    pub fn open(&self, lanes: &mut [Lane<'_>]) -> Mask {
+        self.each(lanes, |engine, lanes| engine.open(lanes))
+    }
+
+    /// Takes the memory that engines need for the calling thread: a worker calls it at its start.
+    pub fn enter(&self) {
+        for engine in &self.working {
+            engine.enter();
+        }
+    }
+
+    /// Calls the engines whose keys the lanes have.
+    fn each(
+        &self,
+        lanes: &mut [Lane<'_>],
+        run: impl Fn(&dyn Engine, &mut [Lane<'_>]) -> Mask,
+    ) -> Mask {
+        let mut kinds = 0_u32;
+        for lane in lanes.iter().take(BATCH) {
+            kinds |= 1 << lane.key.prepared.kind();
+        }
+        let mut good = Mask::default();
+        for (kind, engine) in self.of_kind.iter().enumerate() {
+            if kinds >> kind & 1 == 1
+                && let Some(engine) = engine.and_then(|at| self.working.get(at))
+            {
+                good |= run(engine.as_ref(), lanes);
+            }
+        }
+        good
     }
 }
 
-/// Encrypts and decrypts batches.
-pub trait Engine: Send + Sync {
-    /// Its name, as commands have it.
-    fn name(&self) -> &'static str;
-
-    /// Whether it has an algorithm.
-    fn has(&self, algorithm: Algorithm) -> bool;
-
-    /// Prepares a key.
-    ///
-    /// # Errors
-    /// The key has another length, or the engine does not have the algorithm.
-    fn key(&self, algorithm: Algorithm, bytes: &[u8]) -> Result<Key, KeyError>;
-
-    /// Encrypts texts in place, and writes their tags. Lanes with keys of another engine stay as they are.
-    fn seal(&self, lanes: &mut [Lane<'_>]);
-
-    /// Decrypts texts in place, at most [`crate::BATCH`]. Returns the lanes that are authentic; the texts of others are
-    /// of no use.
-    fn open(&self, lanes: &mut [Lane<'_>]) -> Mask;
+/// Why there is no engine of a name.
+fn missing(name: &str, states: &[EngineState]) -> ForceError {
+    match states.iter().find(|it| it.name == name) {
+        Some(&EngineState { name, refused: Some(refusal), .. }) => {
+            ForceError::Refused { name, refusal }
+        }
+        _ => ForceError::Unknown {
+            name: name.to_owned(),
+            there: states.iter().map(|it| it.name).collect(),
+        },
+    }
 }
 
-/// The engines that work here, the fastest first.
-#[must_use]
-pub fn engines() -> Vec<Box<dyn Engine>> {
-    let fast = Vaes::new().map(|it| Box::new(it) as Box<dyn Engine>);
-    let all = fast.into_iter().chain([Box::new(AwsLc) as Box<dyn Engine>]);
-    all.filter(|it| is_right(it.as_ref())).collect()
+/// The kind of the keys that an engine makes.
+fn kind_of(engine: &dyn Engine, algorithm: Algorithm) -> Option<usize> {
+    let (encryption, integrity) = ([0; 32], [0; 64]);
+    let encryption = encryption.get(..algorithm.key_bytes())?;
+    let integrity = integrity.get(..algorithm.integrity_key_bytes())?;
+    Some(engine.key(algorithm, encryption, integrity).ok()?.prepared.kind())
 }
 
-/// A known answer: the key, the nonce, the header, the text, the encrypted text with its tag.
-struct Known {
-    algorithm: Algorithm,
-    key: &'static [u8],
-    nonce: [u8; 12],
-    header: &'static [u8],
-    text: &'static [u8],
-    sealed: &'static [u8],
-}
-
-mod known;
-
-/// Whether an engine computes all known answers of its algorithms, and refuses what was changed.
-fn is_right(engine: &dyn Engine) -> bool {
-    known::ALL.iter().filter(|it| engine.has(it.algorithm)).all(|known| {
-        let Ok(key) = engine.key(known.algorithm, known.key) else { return false };
-        let mut header = [0; 16];
-        let Some(start) = header.get_mut(..known.header.len()) else { return false };
-        start.copy_from_slice(known.header);
-        let (mut text, mut tag) = (known.text.to_vec(), [0; 16]);
-        let run = |text: &mut Vec<u8>, tag: &mut [u8; 16], is_seal: bool| {
-            let header_length = known.header.len() as u8;
-            let nonce = known.nonce;
-            let mut lanes = [Lane { key: &key, nonce, header, header_length, text, tag }];
-            if is_seal {
-                engine.seal(&mut lanes);
-                return true;
-            }
-            engine.open(&mut lanes).has(0)
-        };
-        run(&mut text, &mut tag, true);
-        let is_sealed = [&text[..], &tag[..]].concat() == known.sealed;
-        let mut changed = tag;
-        changed[15] ^= 1;
-        let refuses = !run(&mut text.clone(), &mut changed, false);
-        is_sealed && refuses && run(&mut text, &mut tag, false) && text == known.text
-    })
+impl Prepared {
+    /// Which engines understand it: below [`KINDS`].
+    #[inline]
+    fn kind(&self) -> usize {
+        match self {
+            Self::AwsLc(_) => 0,
+            Self::Vaes(_) => 1,
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_library_has_every_algorithm() {
-        let all = engines();
-        let last = all.last().expect("aws-lc is always there");
-        assert_eq!(last.name(), "aws-lc");
-        assert!(Algorithm::ALL.into_iter().all(|it| last.has(it)));
-    }
-}
+mod tests;

@@ -1,74 +1,160 @@
-//! Known answers: the test cases 3 and 15 of "The Galois/Counter Mode of Operation" (McGrew, Viega), and RFC 8439
-//! section 2.8.2.
+//! Known answers. GCM: test cases 3 and 15 of "The Galois/Counter Mode of Operation" (McGrew, Viega).
+//! ChaCha20-Poly1305: RFC 8439 section 2.8.2. The others were computed by OpenSSL 3 and by Python's `hmac`: no document
+//! has CBC with HMAC as ESP has it.
 
-use super::Known;
+use super::answers::Known;
 use crate::Algorithm;
 
-const TEXT: [u8; 64] = [
-    0xd9, 0x31, 0x32, 0x25, 0xf8, 0x84, 0x06, 0xe5, 0xa5, 0x59, 0x09, 0xc5, 0xaf, 0xf5, 0x26, 0x9a,
-    0x86, 0xa7, 0xa9, 0x53, 0x15, 0x34, 0xf7, 0xda, 0x2e, 0x4c, 0x30, 0x3d, 0x8a, 0x31, 0x8a, 0x72,
-    0x1c, 0x3c, 0x0c, 0x95, 0x95, 0x68, 0x09, 0x53, 0x2f, 0xcf, 0x0e, 0x24, 0x49, 0xa6, 0xb5, 0x25,
-    0xb1, 0x6a, 0xed, 0xf5, 0xaa, 0x0d, 0xe6, 0x57, 0xba, 0x63, 0x7b, 0x39, 0x1a, 0xaf, 0xd2, 0x55,
-];
-
-pub(super) const ALL: [Known; 3] = [
+/// In hexadecimal digits.
+pub(super) const ALL: [Known; 12] = [
     Known {
         algorithm: Algorithm::Aes128Gcm,
-        key: &KEY,
-        nonce: NONCE,
-        header: &[],
-        text: &TEXT,
-        sealed: &[
-            0x42, 0x83, 0x1e, 0xc2, 0x21, 0x77, 0x74, 0x24, 0x4b, 0x72, 0x21, 0xb7, 0x84, 0xd0, 0xd4, 0x9c,
-            0xe3, 0xaa, 0x21, 0x2f, 0x2c, 0x02, 0xa4, 0xe0, 0x35, 0xc1, 0x7e, 0x23, 0x29, 0xac, 0xa1, 0x2e,
-            0x21, 0xd5, 0x14, 0xb2, 0x54, 0x66, 0x93, 0x1c, 0x7d, 0x8f, 0x6a, 0x5a, 0xac, 0x84, 0xaa, 0x05,
-            0x1b, 0xa3, 0x0b, 0x39, 0x6a, 0x0a, 0xac, 0x97, 0x3d, 0x58, 0xe0, 0x91, 0x47, 0x3f, 0x59, 0x85,
-            0x4d, 0x5c, 0x2a, 0xf3, 0x27, 0xcd, 0x64, 0xa6, 0x2c, 0xf3, 0x5a, 0xbd, 0x2b, 0xa6, 0xfa, 0xb4,
-        ],
+        key: "feffe9928665731c6d6a8f9467308308",
+        integrity: "",
+        front: "",
+        nonce: "cafebabefacedbaddecaf888",
+        aad: "",
+        text: "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525\
+            b16aedf5aa0de657ba637b391aafd255",
+        sealed: "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e21d514b25466931c7d8f6a5aac84aa05\
+            1ba30b396a0aac973d58e091473f59854d5c2af327cd64a62cf35abd2ba6fab4",
     },
     Known {
         algorithm: Algorithm::Aes256Gcm,
-        key: &KEY_256,
-        nonce: NONCE,
-        header: &[],
-        text: &TEXT,
-        sealed: &[
-            0x52, 0x2d, 0xc1, 0xf0, 0x99, 0x56, 0x7d, 0x07, 0xf4, 0x7f, 0x37, 0xa3, 0x2a, 0x84, 0x42, 0x7d,
-            0x64, 0x3a, 0x8c, 0xdc, 0xbf, 0xe5, 0xc0, 0xc9, 0x75, 0x98, 0xa2, 0xbd, 0x25, 0x55, 0xd1, 0xaa,
-            0x8c, 0xb0, 0x8e, 0x48, 0x59, 0x0d, 0xbb, 0x3d, 0xa7, 0xb0, 0x8b, 0x10, 0x56, 0x82, 0x88, 0x38,
-            0xc5, 0xf6, 0x1e, 0x63, 0x93, 0xba, 0x7a, 0x0a, 0xbc, 0xc9, 0xf6, 0x62, 0x89, 0x80, 0x15, 0xad,
-            0xb0, 0x94, 0xda, 0xc5, 0xd9, 0x34, 0x71, 0xbd, 0xec, 0x1a, 0x50, 0x22, 0x70, 0xe3, 0xcc, 0x6c,
-        ],
+        key: "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308",
+        integrity: "",
+        front: "",
+        nonce: "cafebabefacedbaddecaf888",
+        aad: "",
+        text: "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525\
+            b16aedf5aa0de657ba637b391aafd255",
+        sealed: "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838\
+            c5f61e6393ba7a0abcc9f662898015adb094dac5d93471bdec1a502270e3cc6c",
     },
     Known {
         algorithm: Algorithm::ChaCha20Poly1305,
-        key: &[
-            0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8a, 0x8b, 0x8c, 0x8d, 0x8e, 0x8f,
-            0x90, 0x91, 0x92, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99, 0x9a, 0x9b, 0x9c, 0x9d, 0x9e, 0x9f,
-        ],
-        nonce: [0x07, 0x00, 0x00, 0x00, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47],
-        header: &[0x50, 0x51, 0x52, 0x53, 0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xc7],
-        text: b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, sunscreen \
-            would be it.",
-        sealed: &[
-            0xd3, 0x1a, 0x8d, 0x34, 0x64, 0x8e, 0x60, 0xdb, 0x7b, 0x86, 0xaf, 0xbc, 0x53, 0xef, 0x7e, 0xc2,
-            0xa4, 0xad, 0xed, 0x51, 0x29, 0x6e, 0x08, 0xfe, 0xa9, 0xe2, 0xb5, 0xa7, 0x36, 0xee, 0x62, 0xd6,
-            0x3d, 0xbe, 0xa4, 0x5e, 0x8c, 0xa9, 0x67, 0x12, 0x82, 0xfa, 0xfb, 0x69, 0xda, 0x92, 0x72, 0x8b,
-            0x1a, 0x71, 0xde, 0x0a, 0x9e, 0x06, 0x0b, 0x29, 0x05, 0xd6, 0xa5, 0xb6, 0x7e, 0xcd, 0x3b, 0x36,
-            0x92, 0xdd, 0xbd, 0x7f, 0x2d, 0x77, 0x8b, 0x8c, 0x98, 0x03, 0xae, 0xe3, 0x28, 0x09, 0x1b, 0x58,
-            0xfa, 0xb3, 0x24, 0xe4, 0xfa, 0xd6, 0x75, 0x94, 0x55, 0x85, 0x80, 0x8b, 0x48, 0x31, 0xd7, 0xbc,
-            0x3f, 0xf4, 0xde, 0xf0, 0x8e, 0x4b, 0x7a, 0x9d, 0xe5, 0x76, 0xd2, 0x65, 0x86, 0xce, 0xc6, 0x4b,
-            0x61, 0x16, 0x1a, 0xe1, 0x0b, 0x59, 0x4f, 0x09, 0xe2, 0x6a, 0x7e, 0x90, 0x2e, 0xcb, 0xd0, 0x60,
-            0x06, 0x91,
-        ],
+        key: "808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f",
+        integrity: "",
+        front: "",
+        nonce: "070000004041424344454647",
+        aad: "50515253c0c1c2c3c4c5c6c7",
+        text: "4c616469657320616e642047656e746c656d656e206f662074686520636c617373206f66202739393a20496620492063\
+            6f756c64206f6666657220796f75206f6e6c79206f6e652074697020666f7220746865206675747572652c2073756e73\
+            637265656e20776f756c642062652069742e",
+        sealed: "d31a8d34648e60db7b86afbc53ef7ec2a4aded51296e08fea9e2b5a736ee62d63dbea45e8ca9671282fafb69da92728b\
+            1a71de0a9e060b2905d6a5b67ecd3b3692ddbd7f2d778b8c9803aee328091b58fab324e4fad675945585808b4831d7bc\
+            3ff4def08e4b7a9de576d26586cec64b61161ae10b594f09e26a7e902ecbd0600691",
+    },
+    Known {
+        algorithm: Algorithm::Aes128CbcSha1,
+        key: "000102030405060708090a0b0c0d0e0f",
+        integrity: "404142434445464748494a4b4c4d4e4f50515253",
+        front: "c0ffee0100000007a0a1a2a3a4a5a6a7a8a9aaabacadaeaf",
+        nonce: "000000000000000000000000",
+        aad: "",
+        text: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c",
+        sealed: "43b9c056cc9c709a426c2b4267f87ffd2c7125f02eae1dcf959cf1f87dca8f3dd9fdcfc6c21e1bc000d5238fd5349cc6\
+            b84369b669eabeec8d0eb141961951602bc1ab55057f74da0a29dfa5176c34b27fe03f2e8db3e9076264c904",
+    },
+    Known {
+        algorithm: Algorithm::Aes128CbcSha256,
+        key: "000102030405060708090a0b0c0d0e0f",
+        integrity: "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f",
+        front: "c0ffee0100000007a0a1a2a3a4a5a6a7a8a9aaabacadaeaf",
+        nonce: "000000000000000000000000",
+        aad: "",
+        text: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c",
+        sealed: "43b9c056cc9c709a426c2b4267f87ffd2c7125f02eae1dcf959cf1f87dca8f3dd9fdcfc6c21e1bc000d5238fd5349cc6\
+            b84369b669eabeec8d0eb141961951602bc1ab55057f74da0a29dfa5176c34b2c02725d9cb8be2795c3341cc0e0780c3",
+    },
+    Known {
+        algorithm: Algorithm::Aes128CbcSha512,
+        key: "000102030405060708090a0b0c0d0e0f",
+        integrity: "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f\
+            707172737475767778797a7b7c7d7e7f",
+        front: "c0ffee0100000007a0a1a2a3a4a5a6a7a8a9aaabacadaeaf",
+        nonce: "000000000000000000000000",
+        aad: "",
+        text: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c",
+        sealed: "43b9c056cc9c709a426c2b4267f87ffd2c7125f02eae1dcf959cf1f87dca8f3dd9fdcfc6c21e1bc000d5238fd5349cc6\
+            b84369b669eabeec8d0eb141961951602bc1ab55057f74da0a29dfa5176c34b2640000ef6f9dda5df8eeb6ec8c11ff83\
+            1da9ce6a298956273544f003f5703d9d",
+    },
+    Known {
+        algorithm: Algorithm::Aes256CbcSha1,
+        key: "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        integrity: "404142434445464748494a4b4c4d4e4f50515253",
+        front: "c0ffee0100000007a0a1a2a3a4a5a6a7a8a9aaabacadaeaf",
+        nonce: "000000000000000000000000",
+        aad: "00000002",
+        text: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c",
+        sealed: "8f01886432ea03dc8854560b9e30de00cd5da46299b12f132ca7e363235e5273a40d70f47f17de6324bc3ccd73829700\
+            61364680244d9b431f7ec0c7245eddd21f02d67a5414b2215bbc0ca3a5291902d0d95e2a650013ee508aed46",
+    },
+    Known {
+        algorithm: Algorithm::Aes256CbcSha256,
+        key: "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        integrity: "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f",
+        front: "c0ffee0100000007a0a1a2a3a4a5a6a7a8a9aaabacadaeaf",
+        nonce: "000000000000000000000000",
+        aad: "00000002",
+        text: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c",
+        sealed: "8f01886432ea03dc8854560b9e30de00cd5da46299b12f132ca7e363235e5273a40d70f47f17de6324bc3ccd73829700\
+            61364680244d9b431f7ec0c7245eddd21f02d67a5414b2215bbc0ca3a5291902ce848a4a55514d97f506ae975badb015",
+    },
+    Known {
+        algorithm: Algorithm::Aes256CbcSha512,
+        key: "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        integrity: "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f\
+            707172737475767778797a7b7c7d7e7f",
+        front: "c0ffee0100000007a0a1a2a3a4a5a6a7a8a9aaabacadaeaf",
+        nonce: "000000000000000000000000",
+        aad: "00000002",
+        text: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c",
+        sealed: "8f01886432ea03dc8854560b9e30de00cd5da46299b12f132ca7e363235e5273a40d70f47f17de6324bc3ccd73829700\
+            61364680244d9b431f7ec0c7245eddd21f02d67a5414b2215bbc0ca3a52919028c8c99f8f2749fd28a2616b6e859197b\
+            53e97721d3ea5a5a519d550a62833a1f",
+    },
+    Known {
+        algorithm: Algorithm::Aes128Gmac,
+        key: "000102030405060708090a0b0c0d0e0f",
+        integrity: "",
+        front: "c0ffee0100000007a0a1a2a3a4a5a6a7",
+        nonce: "01020304a0a1a2a3a4a5a6a7",
+        aad: "c0ffee0100000007",
+        text: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c",
+        sealed: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c2a665d2ea6a8d8733a74c860b6530b83",
+    },
+    Known {
+        algorithm: Algorithm::Aes256Gmac,
+        key: "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        integrity: "",
+        front: "c0ffee0100000007a0a1a2a3a4a5a6a7",
+        nonce: "01020304a0a1a2a3a4a5a6a7",
+        aad: "c0ffee010000000200000007",
+        text: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c",
+        sealed: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252cd7a20195c4cd7d38b8bb8cb3b20395c4",
+    },
+    Known {
+        algorithm: Algorithm::NullSha256,
+        key: "",
+        integrity: "404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f",
+        front: "c0ffee0100000007",
+        nonce: "000000000000000000000000",
+        aad: "00000002",
+        text: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252c",
+        sealed: "030a11181f262d343b424950575e656c737a81888f969da4abb2b9c0c7ced5dce3eaf1f8ff060d141b222930373e454c\
+            535a61686f767d848b9299a0a7aeb5bcc3cad1d8dfe6edf4fb020910171e252cb616bfafd8372ab99b223fb2e7693612",
     },
 ];
-
-const KEY: [u8; 16] = [
-    0xfe, 0xff, 0xe9, 0x92, 0x86, 0x65, 0x73, 0x1c, 0x6d, 0x6a, 0x8f, 0x94, 0x67, 0x30, 0x83, 0x08,
-];
-const KEY_256: [u8; 32] = [
-    0xfe, 0xff, 0xe9, 0x92, 0x86, 0x65, 0x73, 0x1c, 0x6d, 0x6a, 0x8f, 0x94, 0x67, 0x30, 0x83, 0x08,
-    0xfe, 0xff, 0xe9, 0x92, 0x86, 0x65, 0x73, 0x1c, 0x6d, 0x6a, 0x8f, 0x94, 0x67, 0x30, 0x83, 0x08,
-];
-const NONCE: [u8; 12] = [0xca, 0xfe, 0xba, 0xbe, 0xfa, 0xce, 0xdb, 0xad, 0xde, 0xca, 0xf8, 0x88];

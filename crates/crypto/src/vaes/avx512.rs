@@ -14,21 +14,18 @@ use crate::{BATCH, Lane, Mask};
 /// Short packets that are processed together, and vectors of each.
 const SHORT: (usize, usize) = (4, 2);
 
-/// Encrypts or decrypts lanes. Returns those that are authentic.
+/// Encrypts or decrypts lanes. Returns those that are encrypted or authentic.
 pub(super) fn run<const SEAL: bool>(_: &Vaes, lanes: &mut [Lane<'_>]) -> Mask {
     let mut good = Mask::default();
-    let mut begin = 0;
-    for batch in lanes.chunks_mut(BATCH) {
-        // SAFETY: there is a `Vaes` only where the processor has the features.
-        unsafe {
-            run_batch::<SEAL>(batch, |at, is| good.add(begin + at, is));
-        }
-        begin += BATCH;
+    let count = lanes.len().min(BATCH);
+    // SAFETY: there is a `Vaes` only where the processor has the features.
+    unsafe {
+        run_batch::<SEAL>(&mut lanes[..count], |at, is| good.add(at, is));
     }
     good
 }
 
-/// Processes a batch. Calls `each` with the lanes whose tags were compared.
+/// Processes a batch. Calls `each` with the lanes whose tags were written or compared.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,aes,vaes,vpclmulqdq")]
 fn run_batch<const SEAL: bool>(lanes: &mut [Lane<'_>], mut each: impl FnMut(usize, bool)) {
     let mut short = [Lanes::NONE, Lanes::NONE];
@@ -36,7 +33,8 @@ fn run_batch<const SEAL: bool>(lanes: &mut [Lane<'_>], mut each: impl FnMut(usiz
     for (at, lane) in lanes.iter().enumerate() {
         let Prepared::Vaes(key) = &lane.key.prepared else { continue };
         let kind = usize::from(key.rounds != 10);
-        let is_short = lane.text.len() <= (SHORT.1 * BLOCKS - 2) * 16;
+        let Some(text) = lane.text_range() else { continue };
+        let is_short = text.len() <= (SHORT.1 * BLOCKS - 2) * 16;
         let list = if is_short { &mut short[kind] } else { &mut long[kind] };
         list.add(at);
     }
@@ -162,6 +160,7 @@ fn finish<const N: usize, const SEAL: bool>(
         unsafe {
             if SEAL {
                 _mm_storeu_si128(place, tags[n]);
+                each(packets[n].lane, true);
             } else {
                 let same = _mm_cmpeq_epi8_mask(_mm_loadu_si128(place), tags[n]);
                 each(packets[n].lane, same == 0xffff);

@@ -129,7 +129,7 @@ pub(super) fn cross_whole<const Z: usize, const SEAL: bool>(
     blocks
 }
 
-/// Encrypts or decrypts the text in a step of a stream from block `done` on. Returns what is hashed: header, encrypted
+/// Encrypts or decrypts the text in a step of a stream from block `done` on. Returns what is hashed: AAD, encrypted
 /// text and lengths, with the bytes of each block reversed.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2")]
@@ -139,11 +139,11 @@ pub(super) fn cross<const Z: usize, const SEAL: bool>(
     pad: &[__m512i; Z],
 ) -> Unhashed<Z> {
     let (all, reverse) = (packet.blocks(), reverse());
-    let ones = ((1_u32 << packet.header_length) - 1) as u16;
-    // SAFETY: a header has 16 bytes.
-    let header = unsafe { _mm_maskz_loadu_epi8(ones, packet.header.cast()) };
+    let ones = ((1_u32 << packet.aad_length) - 1) as u16;
+    // SAFETY: the array of a lane has 16 bytes.
+    let aad = unsafe { _mm_maskz_loadu_epi8(ones, packet.aad.cast()) };
     let bits = |bytes: usize| (bytes as u64 * 8).swap_bytes().cast_signed();
-    let lengths = _mm_set_epi64x(bits(packet.length), bits(packet.header_length.into()));
+    let lengths = _mm_set_epi64x(bits(packet.length), bits(packet.aad_length.into()));
     let mut blocks = [_mm512_setzero_si512(); Z];
     // The text begins with block 1.
     let begin = packet.text.wrapping_add(done * 16).wrapping_sub(16);
@@ -163,7 +163,7 @@ pub(super) fn cross<const Z: usize, const SEAL: bool>(
         unsafe { _mm512_mask_storeu_epi8(place.cast(), mask, crossed) };
         let mut hashed = if SEAL { crossed } else { text };
         if block == 0 {
-            hashed = _mm512_mask_broadcast_i32x4(hashed, 0xf, header);
+            hashed = _mm512_mask_broadcast_i32x4(hashed, 0xf, aad);
         }
         // The lengths are the last block; in another vector they have no place.
         let shift = (all - 1).wrapping_sub(block).saturating_mul(4).min(60);

@@ -1,12 +1,13 @@
 //! A key of AES-GCM, prepared.
 
+use zeroize::Zeroize;
+
 /// Powers of H that a key holds.
 pub(super) const POWERS: usize = 16;
 /// Round keys of AES-256, the most.
 pub(super) const ROUND_KEYS: usize = 15;
 
 /// Round keys and powers of H: 512 bytes.
-#[derive(Clone)]
 #[repr(C, align(64))]
 pub struct GcmKey {
     /// H^16 to H, each with its bytes reversed and multiplied by x, as products need them.
@@ -15,6 +16,13 @@ pub struct GcmKey {
     pub(super) round_keys: [[u8; 16]; ROUND_KEYS],
     /// Ten or fourteen.
     pub(super) rounds: u8,
+}
+
+impl Drop for GcmKey {
+    fn drop(&mut self) {
+        self.powers.zeroize();
+        self.round_keys.zeroize();
+    }
 }
 
 const _: () = assert!(size_of::<GcmKey>() == 512);

@@ -1,7 +1,7 @@
 //! AES-GCM (NIST SP 800-38D) by VAES and VPCLMULQDQ with vectors of 512 bits: four blocks an instruction, and several
 //! packets at a time.
 //!
-//! The blocks of a packet are one stream: block 0 has the header and the counter of the tag, blocks 1 to n the text,
+//! The blocks of a packet are one stream: block 0 has AAD and the counter of the tag, blocks 1 to n the text,
 //! block n + 1 the lengths. So a packet of up to 96 bytes takes two vectors, and one sum of products of its blocks with
 //! the powers of H, which is reduced once.
 //!
@@ -17,57 +17,57 @@ mod packet;
 
 pub use key::GcmKey;
 
-use crate::lane::Prepared;
-use crate::{Algorithm, Engine, Key, KeyError, Lane, Mask};
+use crate::lane::{Prepared, check_keys};
+use crate::{Algorithm, Engine, Key, KeyError, Lane, Mask, Refusal};
 
 /// The engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Vaes(());
 
 impl Vaes {
-    /// `None`: the processor or the system lacks what it needs.
-    #[must_use]
-    pub fn new() -> Option<Self> {
-        let has_all = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("aes")
-            && is_x86_feature_detected!("vaes")
-            && is_x86_feature_detected!("vpclmulqdq");
-        has_all.then_some(Self(()))
+    /// # Errors
+    /// The processor or the system lacks what it needs.
+    pub fn new() -> Result<Self, Refusal> {
+        macro_rules! need {
+            ($($feature:tt)*) => { $(
+                if !is_x86_feature_detected!($feature) {
+                    return Err(Refusal::Processor($feature));
+                }
+            )* };
+        }
+        need!("avx512f" "avx512bw" "avx512vl" "avx512dq" "bmi2" "aes" "vaes" "vpclmulqdq");
+        Ok(Self(()))
     }
 }
 
 impl Engine for Vaes {
     fn name(&self) -> &'static str {
-        "vaes"
+        "vaes-512"
     }
 
     fn has(&self, algorithm: Algorithm) -> bool {
         matches!(algorithm, Algorithm::Aes128Gcm | Algorithm::Aes256Gcm)
     }
 
-    fn key(&self, algorithm: Algorithm, bytes: &[u8]) -> Result<Key, KeyError> {
+    fn key(
+        &self,
+        algorithm: Algorithm,
+        encryption: &[u8],
+        integrity: &[u8],
+    ) -> Result<Key, KeyError> {
         if !self.has(algorithm) {
             return Err(KeyError::Algorithm(algorithm));
         }
-        if bytes.len() != algorithm.key_bytes() {
-            return Err(KeyError::length(algorithm, bytes));
-        }
-        let prepared = Prepared::Vaes(Box::new(key_avx512::prepare(self, bytes)));
+        check_keys(algorithm, encryption, integrity)?;
+        let prepared = Prepared::Vaes(Box::new(key_avx512::prepare(self, encryption)));
         Ok(Key { algorithm, prepared })
     }
 
-    fn seal(&self, lanes: &mut [Lane<'_>]) {
-        avx512::run::<true>(self, lanes);
+    fn seal(&self, lanes: &mut [Lane<'_>]) -> Mask {
+        avx512::run::<true>(self, lanes)
     }
 
     fn open(&self, lanes: &mut [Lane<'_>]) -> Mask {
         avx512::run::<false>(self, lanes)
     }
 }
-
-#[cfg(test)]
-mod tests;

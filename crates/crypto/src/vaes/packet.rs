@@ -12,8 +12,8 @@ pub(super) struct Packet<'a> {
     pub(super) text: *mut u8,
     pub(super) length: usize,
     pub(super) nonce: *const u8,
-    pub(super) header: *const u8,
-    pub(super) header_length: u8,
+    pub(super) aad: *const u8,
+    pub(super) aad_length: u8,
     pub(super) tag: *mut u8,
     pub(super) lane: usize,
 }
@@ -55,14 +55,17 @@ pub(super) fn packets<'a, const N: usize>(
         let Some(lane) = lane else { unreachable!("a lane of the batch") };
         let Prepared::Vaes(key) = &lane.key.prepared else { unreachable!("a lane of this engine") };
         let is_there = at < of.len();
+        let Some(text) = lane.text_range() else { unreachable!("a lane that is well-formed") };
+        // One borrow, so that both pointers stay valid.
+        let packet = lane.packet.as_mut_ptr();
         Packet {
             key,
-            text: lane.text.as_mut_ptr(),
-            length: if is_there { lane.text.len() } else { 0 },
+            text: packet.wrapping_add(text.start),
+            length: if is_there { text.len() } else { 0 },
             nonce: lane.nonce.as_ptr(),
-            header: lane.header.as_ptr(),
-            header_length: lane.header_length.min(16),
-            tag: if is_there { lane.tag.as_mut_ptr() } else { nobody.as_mut_ptr() },
+            aad: lane.aad.as_ptr(),
+            aad_length: lane.aad_length,
+            tag: if is_there { packet.wrapping_add(text.end) } else { nobody.as_mut_ptr() },
             lane: if is_there { of[at].into() } else { usize::MAX },
         }
     };
