@@ -26,8 +26,20 @@ def flow_cases():
         return f"IPv4 64 B, {load}"
 
     def more(what, bars, *options):
-        return [forward(f"{what}, {load}, cycles more than without", bar, *loads[load], *options, beyond=plain(load),
-                        section="flows") for load, bar in bars.items()]
+        return [forward(f"{what}, {load}, cycles more than without", bar, *loads[load], *options,
+                        field="added_cycles_per_packet", section="flows") for load, bar in bars.items()]
+
+    def exported(what, *options):
+        """Flows that are exported, too: cycles more than the same flows take without."""
+        return [forward(f"{what} and IPFIX, {load}, cycles more than without IPFIX", 1, *loads[load], *options, "--export",
+                        field="added_cycles_per_packet", beyond=f"{what}, {load}, cycles more than without",
+                        section="flows") for load in ("one flow", "4,096 flows", "65,536 flows")]
+
+    def two_workers(what, load, *options):
+        """Beside one worker."""
+        return forward(f"{what}, {load}, two workers, multiple of one's rate", 1.8, *loads[load], *options,
+                       "--workers", "2", "--cpus", "0,1", field="mpps",
+                       against=f"{what}, {load}, cycles more than without", most=False, section="flows")
 
     def rules(*bars):
         return dict(zip(("one flow", "4,096 flows", "65,536 flows", "1M flows", "10M flows"), bars))
@@ -85,7 +97,10 @@ def flow_cases():
     return [
         *(forward(plain(load), None, *options, section="flows") for load, options in loads.items()),
         *more("600 rules", {**rules(25, 32, 40), different: 55}, "--acl", "acl:600"),
+        *more("600 rules of a firewall", {different: None}, "--acl", "firewall:600"),
+        *more("600 rules of a chain", {different: None}, "--acl", "chain:600"),
         *more("10,000 rules", {different: 120}, "--acl", "acl:10000"),
+        *more("10,000 rules of a firewall", {different: None}, "--acl", "firewall:10000"),
         *more("100,000 rules", {different: 250}, "--acl", "acl:100000"),
         forward(hundred_thousand, None, *loads[different], "--acl", "acl:100000", section="flows"),
         forward("100,000 rules, ten of them changed in a second, multiple of the quiet cycles", 1.1, *loads[different],
@@ -93,9 +108,13 @@ def flow_cases():
         *more("600 stateful rules, established", rules(15, 20, 35, 50, 75), *stateful),
         *more("100,000 stateful rules, established", rules(15, 20, 35), "--acl", "acl:100000", "--stateful"),
         *more("NAT44", rules(20, 35, 60, 70, 100), "--nat44"),
-        *nat64("one flow", "4,096 flows"),
+        *nat64("one flow", "4,096 flows", "65,536 flows"),
         *siit("one flow", "4,096 flows", "65,536 flows"),
-        *more("600 stateful rules and IPFIX", rules(16, 21, 36), *stateful, "--export"),
+        *exported("600 stateful rules, established", *stateful),
+        *exported("NAT44", "--nat44"),
+        two_workers("600 rules", "4,096 flows", "--acl", "acl:600"),
+        two_workers("600 stateful rules, established", "65,536 flows", *stateful),
+        two_workers("NAT44", "65,536 flows", "--nat44"),
         new_flows("600 stateful rules", 4, *stateful),
         new_flows("NAT44 and 600 stateful rules", 2.5, "--nat44", *stateful),
         forward("SYNs answered by cookies, M/s", 15, *stateful, "--zones", "--syn-cookies", "--routes", "1024",

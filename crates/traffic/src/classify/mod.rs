@@ -4,6 +4,7 @@
 //! the least disturbed pass over each run counts: a pass over all keys takes longer than a busy machine
 //! leaves a thread its processor. Builds and changes are timed by this thread's processor time.
 
+mod filters;
 mod keys;
 mod rules;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use stoa_tables::classifier::{
 };
 use stoa_tables::lpm::Kernel;
 
+pub use filters::Rules;
 pub use keys::Address;
 pub use rules::{Kind, MOST_RULES, RuleSet, generate};
 
@@ -65,7 +67,7 @@ impl FromStr for Keys {
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// The rules.
-    pub rules: RuleSet,
+    pub rules: Rules,
     /// The keys.
     pub keys: Keys,
     /// Distinct keys, 1 to 4,194,304.
@@ -166,11 +168,11 @@ pub fn run<F: Family>(
     workload: &Workload,
     progress: impl Fn(f64),
 ) -> Result<Figures, ClassifyError> {
-    let Workload { rules: set, keys, distinct, kernel } = *workload;
+    let Workload { rules: ref set, keys, distinct, kernel } = *workload;
     if !(1..=MOST_KEYS).contains(&distinct) {
         return Err(ClassifyError::Range(format!("{distinct} keys: give 1 to {MOST_KEYS}")));
     }
-    let rules = generate(set, F::IS_IP6, SEED);
+    let rules = set.of_family(F::IS_IP6, SEED);
     progress(0.1);
     let capacity = ClassifierCapacity::for_rules(rules.len() + 1);
     let mut classifier = Classifier::new(capacity).ok_or(ClassifyError::Memory(rules.len()))?;

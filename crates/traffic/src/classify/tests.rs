@@ -34,7 +34,7 @@ fn sets_are_valid_distinct_and_repeat() {
 fn results_are_plausible() {
     for (keys, distinct) in [(Keys::Matching, 1), (Keys::Random, 3000)] {
         for kind in KINDS {
-            let rules = RuleSet { kind, rules: 300 };
+            let rules = Rules::Generated(RuleSet { kind, rules: 300 });
             let workload = Workload { rules, keys, distinct, kernel: Kernel::Scalar };
             for figures in [run::<u32>(&workload, |_| ()), run::<u128>(&workload, |_| ())] {
                 let figures = figures.unwrap();
@@ -58,6 +58,7 @@ fn rejects_invalid_workloads() {
     let rules: RuleSet = "chain:7".parse().unwrap();
     assert_eq!((rules.to_string().as_str(), rules.kind), ("chain:7", Kind::Chain));
     assert!("all".parse::<Keys>().is_err());
+    let rules = Rules::Generated(rules);
     let workload = Workload { rules, keys: Keys::Random, distinct: 0, kernel: Kernel::Scalar };
     assert!(run::<u32>(&workload, |_| ()).is_err());
 }

@@ -14,7 +14,7 @@ use stoa_wire::protocol::{ICMP4, ICMP6};
 use super::flows::NEW_TIMEOUT_S;
 use super::targets::{Prefix, Table};
 use super::{Ip, Workload};
-use crate::classify::{RuleSet, generate};
+use crate::classify::Rules;
 
 /// The seed of the rules.
 const SEED: u64 = 8519;
@@ -24,7 +24,7 @@ const SEED: u64 = 8519;
 /// Returns the lists of an interface that receives.
 pub(super) fn add(
     desired: &mut DesiredState,
-    (set, is_stateful, flow_profile): (RuleSet, bool, Option<Profile>),
+    (rules, is_stateful, flow_profile): (&Rules, bool, Option<Profile>),
     tables: &[Table],
 ) -> AclSets {
     let mut sets = AclSets::default();
@@ -36,7 +36,7 @@ pub(super) fn add(
         let sources: Vec<Prefix> =
             table.sources.iter().flatten().map(|(prefix, _)| *prefix).collect();
         let mut after = String::new();
-        for (at, rule) in generate(set, table.ip == Ip::V6, SEED).into_iter().enumerate() {
+        for (at, rule) in rules.of_family(table.ip == Ip::V6, SEED).into_iter().enumerate() {
             let rule = translated(&rule, table, &sources);
             let rule = RuleOfList { is_stateful, flow_profile, ..rule };
             let before = std::mem::replace(&mut after, at.to_string());

@@ -92,6 +92,11 @@ impl Workload {
         Self { is_exported: false, has_syn_cookies: false, ..plain }
     }
 
+    /// Whether packets meet no rules, translation and export.
+    pub(super) fn is_plain(&self) -> bool {
+        self.acl.is_none() && !self.has_nat44 && !self.has_nat64
+    }
+
     /// Rejects SYNs that exclude the rest of the workload.
     fn check_syns(&self) -> Result<(), String> {
         if self.has_syn_cookies && !(self.is_stateful && self.has_zones) {

@@ -78,7 +78,7 @@ const ALL_FLOWS: Duration = Duration::from_secs(60);
 /// A workload that is out of range, or that the forwarder rejects.
 pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, BenchError> {
     workload.check()?;
-    if !workload.flows.are_new() {
+    if workload.is_plain() {
         return measure(workload, progress);
     }
     let plain = measure(&workload.plain(), |done| progress(done / 2.0))?;

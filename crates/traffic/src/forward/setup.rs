@@ -52,8 +52,10 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
     add_ports(&mut desired, (workload, layout), tables)?;
     let mut features = workload.features.iter().chain(&workload.features_elsewhere);
     desired.noop_origin = features.any(|feature| feature.is_of_router());
-    let rules =
-        workload.acl.map(|set| (set, workload.is_stateful, access_lists::profile(workload)));
+    let rules = workload
+        .acl
+        .as_ref()
+        .map(|set| (set, workload.is_stateful, access_lists::profile(workload)));
     let mut acls =
         rules.map(|rules| access_lists::add(&mut desired, rules, tables)).unwrap_or_default();
     if workload.has_zones {

@@ -108,11 +108,11 @@ mod tests {
         all_forwarded(|it| (it.vlans, it.next_hops) = (1000, 64), &[]);
         all_forwarded(|it| (it.vlans, it.is_qinq, it.ip, it.frame) = (500, true, Ip::V6, 78), &[]);
         all_forwarded(|it| it.vrfs = 16, &[]);
-        let rules = "firewall:300".parse().ok();
+        let rules = || "firewall:300".parse().ok();
         let nodes = ["ip4-acl-input", "ip6-acl-input"];
-        all_forwarded(|it| (it.acl, it.mix) = (rules, Some(Mix::Imix2)), &nodes);
+        all_forwarded(|it| (it.acl, it.mix) = (rules(), Some(Mix::Imix2)), &nodes);
         let zones = |it: &mut Workload| {
-            (it.acl, it.has_zones, it.mix) = (rules, true, Some(Mix::Imix2));
+            (it.acl, it.has_zones, it.mix) = (rules(), true, Some(Mix::Imix2));
         };
         all_forwarded(zones, &["ip4-zone-output", "ip6-zone-output"]);
         let nodes = ["ip4-nat44-input", "ip4-nat44-output"];

@@ -15,7 +15,7 @@ use super::flows::Flows;
 use super::layout::{Layout, SIDE_MAX};
 use super::mix::Mix;
 use super::tunnels::{self, Direction, TUNNELS_MAX};
-use crate::classify::RuleSet;
+use crate::classify::Rules;
 use crate::prefixes::Source;
 
 /// The most routes of a table without a file.
@@ -125,7 +125,7 @@ pub struct Workload {
     pub features_elsewhere: Vec<Feature>,
     /// Rules of the access lists of the receiving interfaces, at most [`acl::RULES`] in both families together; all
     /// accept.
-    pub acl: Option<RuleSet>,
+    pub acl: Option<Rules>,
     /// Whether these rules are stateful, so that packets belong to flows: as many as [`Workload::flows`] for each
     /// destination.
     pub is_stateful: bool,
@@ -270,7 +270,7 @@ impl Workload {
             }
         }
         let most = acl::RULES / self.families().len().max(1);
-        if let Some(set) = self.acl.filter(|set| set.rules > most) {
+        if let Some(set) = self.acl.as_ref().filter(|rules| rules.count() > most) {
             return Err(format!(
                 "{set}: access lists have at most {} rules; give {most} or fewer",
                 acl::RULES

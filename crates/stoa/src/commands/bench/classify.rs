@@ -1,7 +1,7 @@
 //! `stoa bench classify`: look-ups, changes and memory of the packet classifier.
 
 use clap::{Args, ValueEnum};
-use stoa_traffic::classify::{self, ClassifyError, Figures, Keys, RuleSet, Workload};
+use stoa_traffic::classify::{self, ClassifyError, Figures, Keys, Rules, Workload};
 use stoa_traffic::table;
 
 use super::{print, progress_bar};
@@ -20,14 +20,15 @@ enum Family {
   stoa bench classify --rules firewall:10000 --keys random
   stoa bench classify --rules chain:100000 --distinct 65536 --json
 
-The rules are generated. The same set is the same in each run.")]
+Generated rules are the same in each run. A line of a file is a rule, as
+  @192.0.2.0/24 198.51.100.0/24 0 : 65535 443 : 443 0x06/0xFF")]
 pub struct Arguments {
     /// Address family of the keys
     #[arg(long, value_enum, default_value = "ip4")]
     family: Family,
-    /// An access list, rules of a firewall, or a chain of packet filter rules (N: 1 to 500000)
-    #[arg(long, default_value = "acl:600", value_name = "acl:N|firewall:N|chain:N")]
-    rules: RuleSet,
+    /// An access list, rules of a firewall, or a chain of packet filter rules (N: 1 to 500000), or a file of ClassBench
+    #[arg(long, default_value = "acl:600", value_name = "acl:N|firewall:N|chain:N|FILE")]
+    rules: Rules,
     /// Keys to look up: matching (each is made for one of the rules) or random
     #[arg(long, default_value = "matching", value_name = "matching|random")]
     keys: Keys,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use stoa_forwarder::kernel::Kernel;
-use stoa_traffic::classify::RuleSet;
+use stoa_traffic::classify::Rules;
 use stoa_traffic::forward::{
     self, BenchError, Direction, Feature, Figures, Flows, Ip, Mix, Visits, Workload,
 };
@@ -140,9 +140,10 @@ struct Layout {
     /// Features of one more interface, which has no traffic: what others pay for a feature
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     feature_elsewhere: Vec<Feature>,
-    /// Attach an access list of generated rules to the receiving interfaces (N: 1 to 131072); all rules accept
-    #[arg(long, value_name = "acl:N|firewall:N|chain:N")]
-    acl: Option<RuleSet>,
+    /// Attach an access list to the receiving interfaces: N generated rules (1 to 131072), or those of a file of
+    /// ClassBench, moved into the networks of the routes; all rules accept
+    #[arg(long, value_name = "acl:N|firewall:N|chain:N|FILE")]
+    acl: Option<Rules>,
     /// Make the rules of --acl stateful: packets belong to as many flows as --flows for each destination
     #[arg(long, requires = "acl")]
     stateful: bool,
@@ -324,10 +325,12 @@ fn text(figures: &Figures) -> String {
     for node in &figures.nodes {
         lines.push(format!("{:>15.1}  {}", node.cycles_per_packet, node.name));
     }
-    if let (Some(added), Some(creates), Some(live)) =
-        (figures.added_cycles_per_packet, figures.creates_per_second, figures.live_flows)
-    {
-        lines.push(format!("{added:>9.1} of these for new flows: without, packets take the rest"));
+    if let Some(added) = figures.added_cycles_per_packet {
+        lines.push(format!(
+            "{added:>9.1} of these for rules, translation and export: without, packets take the rest"
+        ));
+    }
+    if let (Some(creates), Some(live)) = (figures.creates_per_second, figures.live_flows) {
         let live = live as f64 / 1e6;
         lines.push(format!(
             "{:>9.2} million flows created and ended per second, {live:.1} million live",
