@@ -28,6 +28,7 @@ mod pages;
 pub mod port_block;
 pub mod replay_window;
 pub mod shared_bucket;
+pub mod spi_table;
 mod sync;
 pub mod tagged_counters;
 pub mod timing_wheel;

@@ -101,7 +101,8 @@ pub fn check_trailer(text: &[u8]) -> Result<(&[u8], u8), EspError> {
     let (rest, [length, next_header]) = text.split_last_chunk().ok_or(EspError::Truncated)?;
     let payload = rest.len().checked_sub(usize::from(*length)).ok_or(EspError::BadPadLength)?;
     let (payload, padding) = rest.split_at(payload);
-    let is_wrong = (1..=u8::MAX).zip(padding).fold(false, |is, (number, byte)| is | (number != *byte));
+    let is_wrong =
+        (1..=u8::MAX).zip(padding).fold(false, |is, (number, byte)| is | (number != *byte));
     if is_wrong { Err(EspError::BadPadding) } else { Ok((payload, *next_header)) }
 }
 
