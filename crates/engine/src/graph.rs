@@ -96,6 +96,7 @@ pub struct Graph {
     spare: Vec<Box<Vector>>,
     emitted: Vec<(u16, Packet)>,
     deadlines: Deadlines,
+    is_started: bool,
     pool: &'static Pool,
     /// What the nodes share.
     local: Box<dyn Any + Send>,
@@ -123,6 +124,7 @@ impl Graph {
             outgoing: Vec::with_capacity(QUEUE),
             pending: 0,
             spare: (0..nodes.len() + 16).map(|_| Vector::new(pool)).collect(),
+            is_started: false,
             emitted: Vec::with_capacity(EMIT),
             deadlines: Deadlines::new(nodes.len()),
             pool,
@@ -218,6 +220,14 @@ impl Graph {
             count(&walk.counters.nodes[at], packets, &mut start);
         }
         walk.trace_capture.walked();
+    }
+
+    /// Starts all nodes, once, on the thread that runs them.
+    #[inline]
+    pub fn start(&mut self) {
+        if !std::mem::replace(&mut self.is_started, true) {
+            self.slots.iter_mut().for_each(|slot| slot.node.start());
+        }
     }
 
     /// Ticks all nodes; what they send waits for the next [`Self::walk`].

@@ -26,6 +26,9 @@ pub enum Next {
 /// One processing step. `process` and `poll` never allocate, lock, log, call the
 /// system, or panic, whatever a packet holds.
 pub trait Node: Send {
+    /// Called once on the thread of the worker, before anything else: takes memory of the thread.
+    fn start(&mut self) {}
+
     /// Processes the vector: changes packets and columns, and returns where they go.
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next;
 

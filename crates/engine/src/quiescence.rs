@@ -4,6 +4,8 @@
 //! A worker passes one per main loop iteration, for the price of one load and one store.
 //! While it sleeps it is *offline* and no writer waits for it.
 
+mod slots;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicPtr;
@@ -11,6 +13,7 @@ use std::sync::atomic::AtomicPtr;
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU64, Ordering, fence};
+pub use slots::Slots;
 
 const OFFLINE: u64 = u64::MAX;
 

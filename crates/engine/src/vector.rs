@@ -8,6 +8,7 @@ mod beside;
 mod fields;
 pub mod flags;
 mod flow;
+mod frames;
 #[cfg(target_arch = "x86_64")]
 mod frames_avx512;
 mod lane_bits;
@@ -26,6 +27,7 @@ use crate::drops::Reason;
 use crate::packet::Packet;
 use crate::pool::{HEADROOM, Pool, SLOT};
 pub use fields::Fields;
+pub use frames::Frames;
 pub(crate) use lanes::Lanes;
 pub use lanes::Lanes as LaneSet;
 pub use lend::Spare;

@@ -64,6 +64,7 @@ impl Worker {
     /// Runs until [`Command::Stop`].
     pub(crate) fn run(mut self) {
         self.quiescence.online(self.index);
+        self.graph.start();
         let mut idle_since = clock::tsc();
         let per_us = (clock::tsc_hz() / 1_000_000).max(1);
         let mut urgency = Urgency::new();
@@ -95,6 +96,7 @@ impl Worker {
     /// One iteration of a worker without a thread.
     pub(crate) fn step(&mut self) -> usize {
         self.quiescence.online(self.index);
+        self.graph.start();
         self.execute_commands();
         let start = clock::tsc();
         self.tick_when_due(start, (clock::tsc_hz() / 1_000_000).max(1));
