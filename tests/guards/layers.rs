@@ -35,13 +35,24 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ("ports", &["memif", "engine"]),
     (
         "forwarder",
-        &["api", "delta", "log", "ports", "engine", "seal", "tables", "warm-restart", "wire"],
+        &[
+            "api",
+            "crypto",
+            "delta",
+            "log",
+            "ports",
+            "engine",
+            "seal",
+            "tables",
+            "warm-restart",
+            "wire",
+        ],
     ),
     ("yang", &["api"]),
     ("controller", &["api", "bgp", "delta", "log", "seal", "warm-restart", "wire", "yang"]),
     ("console", &["yang", "api"]),
     ("northbound", &["controller", "yang", "api", "wire"]),
-    ("traffic", &["forwarder", "api", "ports", "engine", "tables", "wire"]),
+    ("traffic", &["forwarder", "api", "crypto", "ports", "engine", "tables", "wire"]),
     (
         "stoa",
         &[

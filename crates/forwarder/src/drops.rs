@@ -137,6 +137,16 @@ reasons! {
     TunnelCongestion "tunnel-congestion" "congestion experienced, and the inner packet is not ECN-capable (RFC 6040)";
     TunnelLoop "tunnel-loop" "more than three nested tunnels: the route to the remote end leads into the tunnel itself";
     TunnelHeadroom "tunnel-headroom" "no headroom for the tunnel header, or the packet becomes too long";
+    EspUnknownSpi "esp-unknown-spi" "no security association has the SPI of the ESP packet, or it is of another VRF";
+    EspMalformed "esp-malformed" "ESP packet that is shorter than its headers, trailer and ICV";
+    EspReplayed "esp-replayed" "ESP sequence number that was received before (RFC 4303 3.4.3)";
+    EspLate "esp-late" "ESP sequence number behind the anti-replay window (RFC 4303 3.4.3)";
+    EspForged "esp-forged" "ESP packet whose ICV is wrong";
+    EspPadding "esp-padding" "authentic ESP packet whose padding is not 1, 2, 3 and so on (RFC 4303 2.4)";
+    EspNextHeader "esp-next-header" "authentic ESP packet without a whole IPv4 or IPv6 packet inside";
+    EspDummy "esp-dummy" "dummy packet of traffic flow confidentiality (RFC 4303 2.6)";
+    EspSequence "esp-sequence" "all sequence numbers of the outbound security association are used up";
+    EspEngine "esp-engine" "the crypto engine did not encrypt the packet";
     VrrpMalformed "vrrp-malformed" "truncated or malformed VRRP advertisement (RFC 9568 7.1)";
     VrrpHopLimit "vrrp-hop-limit" "VRRP advertisement whose TTL is not 255 (RFC 9568 7.1)";
     VrrpVersion "vrrp-version" "VRRP advertisement of another version than configured";

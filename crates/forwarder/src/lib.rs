@@ -25,6 +25,7 @@ pub mod host_interface;
 pub mod icmp;
 pub mod ip;
 pub mod ipfix;
+pub mod ipsec;
 pub mod kernel;
 pub mod login;
 mod mailbox;

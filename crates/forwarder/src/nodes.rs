@@ -17,6 +17,7 @@ use crate::ip::{
     ip_demux, ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite,
     ip6_fragment, ip6_input, ip6_local, ip6_lookup, ip6_rewrite, origin,
 };
+use crate::ipsec::{esp_decrypt, esp_encrypt};
 use crate::login;
 use crate::nat::NatWorker;
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
@@ -222,6 +223,18 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         "encapsulates packets into tunnels",
         tunnel_output::EDGES,
         tunnel_output::make,
+    ),
+    node(
+        "esp-encrypt",
+        "encrypts packets into tunnels with ESP",
+        esp_encrypt::EDGES,
+        esp_encrypt::make,
+    ),
+    node(
+        "esp-decrypt",
+        "checks and decrypts ESP packets for local addresses",
+        esp_decrypt::EDGES,
+        esp_decrypt::make,
     ),
     node(
         "neighbor-resolve",

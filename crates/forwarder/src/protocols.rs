@@ -9,6 +9,8 @@ use stoa_wire::ethernet::ethertype;
 use stoa_wire::{bfd, protocol};
 
 use crate::bfd::Peers;
+use crate::ipsec;
+use crate::ipsec::table::Ipsec;
 use crate::nodes;
 use crate::pcp::PcpInterfaces;
 use crate::tunnel;
@@ -31,6 +33,8 @@ pub struct LocalPacket<'a> {
     pub peers: &'a Peers,
     /// The interfaces whose hosts may ask for mappings.
     pub pcp: &'a PcpInterfaces,
+    /// All security associations.
+    pub ipsec: &'a Ipsec,
     /// The receiving interface.
     pub interface: u32,
     /// Its VRF, as [`crate::attributes::Attributes::vrf`].
@@ -82,6 +86,7 @@ const IP4: &[Registration] = &[
     ip(protocol::IP4, "tunnel-input", Share::Of(tunnel::of_packet)),
     ip(protocol::IP6, "tunnel-input", Share::Of(tunnel::of_packet)),
     ip(protocol::GRE, "tunnel-input", Share::Of(tunnel::of_packet)),
+    ip(protocol::ESP, "esp-decrypt", Share::Of(ipsec::of_packet)),
 ];
 
 /// IPv6 packets. `ip-demux` sends neighbour discovery to its node before it uses the table.
@@ -90,11 +95,13 @@ const IP6: &[Registration] = &[
     ip(protocol::IP4, "tunnel-input", Share::Of(tunnel::of_packet)),
     ip(protocol::IP6, "tunnel-input", Share::Of(tunnel::of_packet)),
     ip(protocol::GRE, "tunnel-input", Share::Of(tunnel::of_packet)),
+    ip(protocol::ESP, "esp-decrypt", Share::Of(ipsec::of_packet)),
 ];
 
 /// UDP packets of both families.
 const UDP: &[Registration] = &[
     udp(bfd::PORT, "bfd-input", Share::Of(crate::bfd::of_session)),
+    udp(stoa_wire::esp::UDP_PORT, "esp-decrypt", Share::Of(ipsec::of_datagram)),
     udp(stoa_wire::pcp::PORT, "pcp-input", Share::Of(crate::pcp::of_client)),
 ];
 

@@ -27,6 +27,7 @@ use crate::flow::flows::Flows;
 use crate::ip::identification::Identifications;
 use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
+use crate::ipsec::table::Ipsec;
 use crate::kernel::Kernel;
 use crate::login::Logins;
 use crate::login::shares::Shares;
@@ -114,6 +115,8 @@ pub struct Shared {
     pub virtual_macs: Published<VirtualMacs>,
     /// Tunnels by interface and by endpoints.
     pub tunnels: Published<Tunnels>,
+    /// Security associations.
+    pub ipsec: Ipsec,
     /// The peers of BFD sessions.
     pub bfd: Published<Peers>,
     /// Which packets go to the controller.
@@ -211,6 +214,7 @@ impl Shared {
             addresses: Published::new(Addresses::default(), quiescence),
             virtual_macs: Published::new(VirtualMacs::default(), quiescence),
             tunnels: Published::new(Tunnels::default(), quiescence),
+            ipsec: Ipsec::new(quiescence)?,
             bfd: Published::new(Peers::default(), quiescence),
             subscriptions: Published::new(Subscriptions::default(), quiescence),
             ip4,

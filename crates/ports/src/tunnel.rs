@@ -17,6 +17,8 @@ pub enum Encapsulation {
     Ip,
     /// A GRE header (RFC 2784, RFC 7676).
     Gre,
+    /// ESP in tunnel mode (RFC 4303), by security associations of the interface.
+    Esp,
 }
 
 /// A tunnel from one of our addresses to another router.
@@ -34,6 +36,9 @@ pub struct TunnelConfig {
     pub mtu: u32,
 }
 
+/// The most bytes that ESP adds: UDP header (8), ESP header (8), IV (16), padding (15), trailer (2), ICV (32).
+const ESP: u32 = 81;
+
 /// The path MTU between the ends, in bytes of an IP packet.
 const WAY: u32 = 1500;
 
@@ -48,7 +53,12 @@ impl TunnelConfig {
     /// Bytes before an inner packet.
     pub fn overhead(&self) -> u32 {
         let outer = if self.local.is_ipv4() { 20 } else { 40 };
-        outer + if self.encapsulation == Encapsulation::Gre { 4 } else { 0 }
+        outer
+            + match self.encapsulation {
+                Encapsulation::Ip => 0,
+                Encapsulation::Gre => 4,
+                Encapsulation::Esp => ESP,
+            }
     }
 }
 
@@ -95,6 +105,7 @@ impl Port for Tunnel {
         let how = match encapsulation {
             Encapsulation::Ip => "IP in IP",
             Encapsulation::Gre => "GRE",
+            Encapsulation::Esp => "ESP",
         };
         format!("{how} from {local} to {remote}")
     }

@@ -237,6 +237,7 @@ capabilities! {
     worker_load: super::worker_load::WorkerLoads,
     vlans: super::vlans::Vlans,
     tunnels: super::tunnels::PublishedTunnels,
+    ipsec: super::ipsec::Associations,
     path_mtus: super::path_mtu::PathMtus,
     reassembly: super::reassembly::Reassembly,
     plugins: super::plugins::Plugins,

@@ -132,6 +132,7 @@ fn tunnel(
     let encapsulation = match config.encapsulation() {
         v1::Encapsulation::Ip => Encapsulation::Ip,
         v1::Encapsulation::Gre => Encapsulation::Gre,
+        v1::Encapsulation::Esp => Encapsulation::Esp,
     };
     let Ok(hop_limit) = u8::try_from(config.hop_limit) else {
         let cause = format!("is a tunnel with the hop limit {}", config.hop_limit);

@@ -32,6 +32,7 @@ mod interface_index;
 mod interface_statistics;
 mod interfaces;
 mod ipfix;
+pub mod ipsec;
 mod learned;
 mod limit_listing;
 mod limits;

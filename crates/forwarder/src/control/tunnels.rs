@@ -9,6 +9,7 @@ use stoa_ports::{Encapsulation, PortConfig, TunnelConfig};
 use super::capability::{Capability, Published, Start, Verbs};
 use super::forwarder_state::ForwarderState;
 use super::listing::octets;
+use crate::shared::Shared;
 use crate::tunnel::Tunnel;
 use crate::tunnel::writer::TunnelWriter;
 
@@ -68,6 +69,7 @@ impl ForwarderState {
             let encapsulation = match tunnel.encapsulation {
                 Encapsulation::Ip => v1::Encapsulation::Ip,
                 Encapsulation::Gre => v1::Encapsulation::Gre,
+                Encapsulation::Esp => v1::Encapsulation::Esp,
             };
             let message = v1::Tunnel {
                 local: octets(tunnel.local),
@@ -90,20 +92,29 @@ impl ForwarderState {
             return;
         }
         let shared = &self.shared;
-        let identify = |tunnel: &Tunnel| match (tunnel.local, tunnel.remote) {
-            (IpAddr::V4(local), IpAddr::V4(remote)) => {
-                shared.identifications.offset4(local, remote)
-            }
-            _ => 0,
-        };
+        let identify = |tunnel: &Tunnel| identification(shared, tunnel);
         let writer = &mut self.capabilities.tunnels.writer;
         if writer.change(changes, identify) {
             shared.tunnels.publish(writer.tunnels(), &mut self.graveyard);
         }
     }
 
-    /// The tunnel of an interface; `None`: it is not a tunnel.
+    /// The secret part of the identifications of a tunnel's packets.
+    pub(super) fn identify_tunnel(&self, tunnel: &Tunnel) -> u16 {
+        identification(&self.shared, tunnel)
+    }
+
+    /// The tunnel of an interface; `None`: it is none of those that [`Tunnels`](crate::tunnel::table::Tunnels) have.
     fn tunnel_at(&self, index: u32) -> Option<Tunnel> {
+        self.any_tunnel_at(index).filter(|it| it.encapsulation != Encapsulation::Esp)
+    }
+
+    /// The tunnel with ESP of an interface.
+    pub(super) fn esp_tunnel_at(&self, index: u32) -> Option<Tunnel> {
+        self.any_tunnel_at(index).filter(|it| it.encapsulation == Encapsulation::Esp)
+    }
+
+    fn any_tunnel_at(&self, index: u32) -> Option<Tunnel> {
         let state = self.interface(index)?;
         let config = self.tunnel_of(&state.name)?;
         Some(Tunnel {
@@ -114,5 +125,13 @@ impl ForwarderState {
             hop_limit: if config.hop_limit == 0 { HOP_LIMIT } else { config.hop_limit },
             vrf: self.vrf_id(state.vrf),
         })
+    }
+}
+
+/// The secret part of the identifications of a tunnel's packets.
+fn identification(shared: &Shared, tunnel: &Tunnel) -> u16 {
+    match (tunnel.local, tunnel.remote) {
+        (IpAddr::V4(local), IpAddr::V4(remote)) => shared.identifications.offset4(local, remote),
+        _ => 0,
     }
 }

@@ -22,6 +22,7 @@ use crate::drops::Drop;
 use crate::ethernet::interface_flags::{ADVERTISE6, VRRP6};
 use crate::host_interface::{Payload, to_host};
 use crate::icmp::IcmpCause;
+use crate::ipsec::table::Ipsec;
 use crate::pcp::PcpInterfaces;
 use crate::protocols::{self, IP4_PROTOCOL, IP6_PROTOCOL, LocalPacket, Share, UDP_PORT};
 use crate::punt::Class;
@@ -98,6 +99,7 @@ impl Node for IpDemux {
                 tunnels,
                 peers,
                 pcp,
+                ipsec: &shared.ipsec,
                 subscriptions,
                 flags: line.flags(),
                 interface,
@@ -139,6 +141,7 @@ struct Delivery<'a> {
     tunnels: &'a Tunnels,
     peers: &'a Peers,
     pcp: &'a PcpInterfaces,
+    ipsec: &'a Ipsec,
     subscriptions: &'a Subscriptions,
     flags: u32,
     interface: u32,
@@ -291,9 +294,19 @@ impl Delivery<'_> {
         let by_port = port.and_then(|port| self.demux.udp.get(u16::from_be_bytes(*port)));
         let (edge, share) = by_port.or_else(|| by_protocol.get(protocol.into()))?;
         let Share::Of(arg_of) = share else { return Some((edge, None)) };
-        let Self { tunnels, peers, pcp, interface, vrf, .. } = *self;
-        let packet =
-            LocalPacket { tunnels, peers, pcp, interface, vrf, ends, hop_limit, protocol, payload };
+        let Self { tunnels, peers, pcp, ipsec, interface, vrf, .. } = *self;
+        let packet = LocalPacket {
+            tunnels,
+            peers,
+            pcp,
+            ipsec,
+            interface,
+            vrf,
+            ends,
+            hop_limit,
+            protocol,
+            payload,
+        };
         arg_of(&packet).map(|arg| (edge, Some(arg)))
     }
 

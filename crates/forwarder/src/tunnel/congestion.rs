@@ -17,13 +17,13 @@ const CE: u8 = 3;
 
 /// Whether the mark of an outer header with this class may change the inner one (RFC 6040, figure 4).
 #[inline(always)]
-pub(super) fn has_mark(outer_class: u8) -> bool {
+pub(crate) fn has_mark(outer_class: u8) -> bool {
     outer_class & ECT_1 != 0
 }
 
 /// The type of service or traffic class of an IP packet.
 #[inline]
-pub(super) fn class(packet: &[u8]) -> u8 {
+pub(crate) fn class(packet: &[u8]) -> u8 {
     match packet {
         [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
         [_, second, ..] => *second,
@@ -36,7 +36,7 @@ pub(super) fn class(packet: &[u8]) -> u8 {
 ///
 /// # Errors
 /// CE on the outer header of a packet that is not ECN-capable.
-pub(super) fn decapsulate(outer_class: u8, packet: &mut [u8]) -> Result<(), Drop> {
+pub(crate) fn decapsulate(outer_class: u8, packet: &mut [u8]) -> Result<(), Drop> {
     let (outer, inner) = (outer_class & ECN, class(packet) & ECN);
     let mark = match (inner, outer) {
         (NOT_ECT, CE) => return Err(Drop::TunnelCongestion),

@@ -98,6 +98,12 @@ impl TunnelLine {
     /// The line of a tunnel; `None` if its ends are of different families. `identification` is the
     /// secret part of the identifications of its packets.
     pub fn of(tunnel: &Tunnel, identification: u16) -> Option<Self> {
+        Self::carrying(tunnel, identification, [protocol::IP4, protocol::IP6])
+    }
+
+    /// The line of a tunnel whose packets carry these protocols, for an inner packet of IPv4 and of IPv6, where there is
+    /// no GRE header.
+    pub(crate) fn carrying(tunnel: &Tunnel, identification: u16, carried: [u8; 2]) -> Option<Self> {
         let is_gre = tunnel.encapsulation == Encapsulation::Gre;
         let mut headers = [0; LONGEST];
         let behind = match (tunnel.local, tunnel.remote) {
@@ -122,12 +128,8 @@ impl TunnelLine {
         };
         let (kind_at, kinds) = match (is_gre, behind) {
             (true, _) => (behind + 2, [ethertype::IP4, ethertype::IP6].map(u16::to_be_bytes)),
-            (false, ipv4::LENGTH) => {
-                (8, [protocol::IP4, protocol::IP6].map(|inner| [tunnel.hop_limit, inner]))
-            }
-            (false, _) => {
-                (6, [protocol::IP4, protocol::IP6].map(|inner| [inner, tunnel.hop_limit]))
-            }
+            (false, ipv4::LENGTH) => (8, carried.map(|inner| [tunnel.hop_limit, inner])),
+            (false, _) => (6, carried.map(|inner| [inner, tunnel.hop_limit])),
         };
         let sums = kinds.map(|kind| {
             let mut header = headers;

@@ -6,7 +6,7 @@
 //! Packets from tunnels are found among those for local addresses ([`demux`]). Vectors may mix tunnels:
 //! all lanes are looked up together ([`table`]), and each tunnel is one line ([`line`]).
 
-mod congestion;
+pub(crate) mod congestion;
 pub mod demux;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]

@@ -14,7 +14,10 @@ use crate::ip::header_words;
 use crate::shared::Shared;
 
 /// The next nodes of outer packets.
-pub const EDGES: &[&str] = &["ip4-lookup", "ip6-lookup", "ip4-origin", "ip6-origin"];
+pub const OUTER_EDGES: &[&str] = &["ip4-lookup", "ip6-lookup", "ip4-origin", "ip6-origin"];
+/// The next nodes: those of outer packets, and the one for tunnels with ESP.
+pub const EDGES: &[&str] = &["ip4-lookup", "ip6-lookup", "ip4-origin", "ip6-origin", "esp-encrypt"];
+const ESP: u16 = 4;
 /// How far the last two are behind the first two.
 const ORIGIN: u16 = 2;
 
@@ -27,20 +30,43 @@ const AHEAD: usize = 16;
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
     let words = Box::new([[0; VECTOR]; 2]);
-    Box::new(TunnelOutput { shared: shared.clone(), index: Column::of(0), words })
+    let (index, rows) = (Column::of(0), Column::of(0));
+    Box::new(TunnelOutput { shared: shared.clone(), index, rows, words })
 }
 
 struct TunnelOutput {
     shared: Arc<Shared>,
     /// The tunnel of each lane.
     index: Column<u32>,
+    /// The outbound security association of each lane, plus one; 0: none.
+    rows: Column<u32>,
     /// The first two words of each inner packet.
     words: Box<[[u32; VECTOR]; 2]>,
 }
 
 impl Node for TunnelOutput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let Self { shared, index, words } = self;
+        let ipsec = &self.shared.ipsec;
+        if !ipsec.has_tunnels() {
+            return self.encapsulate(cx, vector);
+        }
+        let lanes = vector.len();
+        match ipsec.find(&vector.tx_if, lanes, &mut self.rows) {
+            0 => self.encapsulate(cx, vector),
+            found if found == lanes => to_esp(vector, Next::All(ESP), &self.rows),
+            _ => {
+                let next = self.encapsulate(cx, vector);
+                to_esp(vector, next, &self.rows)
+            }
+        }
+    }
+}
+
+impl TunnelOutput {
+    /// Encapsulates all packets whose tunnel has no ESP. Those of others stay as they are.
+    #[inline(always)]
+    fn encapsulate(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let Self { shared, index, words, .. } = self;
         let (tunnels, counters, lanes) =
             (shared.tunnels.read(cx.reader), cx.counters, vector.len());
         // The outer packets are other flows.
@@ -88,10 +114,24 @@ impl Node for TunnelOutput {
     }
 }
 
+/// Sends packets of tunnels with ESP to its node.
+#[inline(never)]
+fn to_esp(vector: &mut Vector, next: Next, rows: &Column<u32>) -> Next {
+    let lanes = vector.len();
+    let is_esp = next == Next::All(ESP);
+    if let Next::All(edge) = next {
+        vector.next[..lanes].fill(edge);
+    }
+    for (lane, row) in rows.iter().enumerate().take(lanes).filter(|(_, row)| **row != 0) {
+        (vector.next[lane], vector.arg[lane]) = (ESP, row - 1);
+    }
+    if is_esp { next } else { Next::Lanes }
+}
+
 /// Sends outer packets through the features of their family, where there are any.
 #[cold]
 #[inline(never)]
-fn to_origin(vector: &mut Vector, next: Next, has_features: [bool; 2]) -> Next {
+pub(crate) fn to_origin(vector: &mut Vector, next: Next, has_features: [bool; 2]) -> Next {
     let lanes = vector.len();
     if let Next::All(edge) = next {
         vector.next[..lanes].fill(edge);
@@ -106,7 +146,7 @@ fn to_origin(vector: &mut Vector, next: Next, has_features: [bool; 2]) -> Next {
 
 /// Counts packets and bytes sent by an interface and an adjacency.
 #[inline(always)]
-fn count(counters: &WorkerCounters, by: (u32, u32), (packets, bytes): (u64, u64)) {
+pub(crate) fn count(counters: &WorkerCounters, by: (u32, u32), (packets, bytes): (u64, u64)) {
     if let Some(counters) = counters.interfaces.get(by.0 as usize) {
         counters.tx_packets.add(packets);
         counters.tx_bytes.add(bytes);

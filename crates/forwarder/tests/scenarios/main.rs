@@ -31,6 +31,7 @@ mod capture;
 mod changes;
 
 mod cross_connect;
+mod esp;
 mod extensions;
 mod floods;
 mod flow_sync;

@@ -102,7 +102,7 @@ fn packets_are_encapsulated() {
                     assert_eq!((parsed.protocol, view.protocol()), (47, ethertype_of(&packet)));
                     view.payload().to_vec()
                 }
-                Ip => {
+                _ => {
                     let number = if packet[0] >> 4 == 4 { 4 } else { 41 };
                     assert_eq!(parsed.protocol, number);
                     parsed.payload

@@ -115,6 +115,7 @@ fn tunnel(it: &TunnelConfig) -> Driver {
     let encapsulation = match it.encapsulation {
         Encapsulation::Ip => v1::Encapsulation::Ip,
         Encapsulation::Gre => v1::Encapsulation::Gre,
+        Encapsulation::Esp => v1::Encapsulation::Esp,
     };
     Driver::Tunnel(v1::Tunnel {
         local: octets(it.local),

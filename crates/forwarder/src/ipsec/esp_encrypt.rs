@@ -1,0 +1,314 @@
+//! `esp-encrypt`: encapsulates packets that are routed to a tunnel with ESP (RFC 4303 section 3.3). The outer packets go
+//! to the look-up, or first through the features of what the router itself sends.
+//!
+//! Three passes over a vector: the first one writes what surrounds each packet, the second one encrypts many packets at
+//! a time, the third one adds the outer headers.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use stoa_crypto::{Authentication, Engines, Ivs, Lane};
+use stoa_engine::vector::{Column, flags};
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_wire::{esp, udp};
+
+use super::association::{DontFragment, IV, Outbound, nonce};
+use super::engines::engines;
+use crate::drops::Drop;
+use crate::ip::header_words;
+use crate::shared::Shared;
+use crate::tunnel::line::Inner;
+use crate::tunnel::tunnel_output::{self, count, to_origin};
+
+/// The next nodes of outer packets.
+pub const EDGES: &[&str] = tunnel_output::OUTER_EDGES;
+const LOOKUP4: u16 = 0;
+const LOOKUP6: u16 = 1;
+
+/// Packets that are encrypted together.
+pub(super) const BATCH: usize = 64;
+/// The sequence number of a lane that was dropped.
+const DROPPED: u64 = 0;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(EspEncrypt {
+        shared: shared.clone(),
+        sequences: Box::new([DROPPED; VECTOR]),
+        words: Box::new([[0; VECTOR]; 2]),
+        rows: Column::of(0),
+        ivs: Ivs::new().ok(),
+    })
+}
+
+struct EspEncrypt {
+    shared: Arc<Shared>,
+    /// Those of each lane, or [`DROPPED`].
+    sequences: Box<[u64; VECTOR]>,
+    /// The first two words of each inner packet.
+    words: Box<[[u32; VECTOR]; 2]>,
+    /// The association of each lane.
+    rows: Column<u32>,
+    /// `None`: the system gave no random bytes; packets of CBC are dropped.
+    ivs: Option<Ivs>,
+}
+
+impl Node for EspEncrypt {
+    fn start(&mut self) {
+        engines().enter();
+    }
+
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let lanes = vector.len();
+        self.rows[..lanes].copy_from_slice(&vector.arg[..lanes]);
+        let [first, second] = &mut *self.words;
+        header_words::load(self.shared.kernel, vector, [0, 4], [first, second]);
+        self.surround(cx, vector);
+        self.encrypt(cx, vector);
+        self.encapsulate(cx, vector);
+        let arcs = &self.shared.arcs;
+        let router = crate::arcs::ROUTER;
+        let has_features = [arcs.ip4_origin.has_any(router), arcs.ip6_origin.has_any(router)];
+        if has_features != [false; 2] {
+            return to_origin(vector, Next::Lanes, has_features);
+        }
+        Next::Lanes
+    }
+}
+
+impl EspEncrypt {
+    /// Writes header, IV and trailer of all lanes. Lanes in a row with the same association take their sequence numbers
+    /// together.
+    fn surround(&mut self, cx: &Context<'_>, vector: &mut Vector) {
+        let shared = self.shared.clone();
+        let lanes = vector.len();
+        let mut from = 0;
+        while from < lanes {
+            let row = self.rows[from];
+            let end = (from + 1..lanes).find(|lane| self.rows[*lane] != row).unwrap_or(lanes);
+            let Some(association) = shared.ipsec.outbound(row, cx.reader) else {
+                vector.next[from..end].fill(Drop::TunnelDeleted.next());
+                self.sequences[from..end].fill(DROPPED);
+                from = end;
+                continue;
+            };
+            let bytes = vector.length[from..end].iter().map(|it| u64::from(*it)).sum();
+            let first = association.take((end - from) as u64, bytes);
+            for (lane, sequence) in (from..end).zip(first..) {
+                let done = self.surround_lane(vector, lane, (association, sequence));
+                self.sequences[lane] = if done.is_ok() { sequence } else { DROPPED };
+                if let Err(reason) = done {
+                    vector.next[lane] = reason.next();
+                }
+            }
+            from = end;
+        }
+    }
+
+    /// Writes header, IV and trailer of a lane.
+    #[inline]
+    fn surround_lane(
+        &mut self,
+        vector: &mut Vector,
+        lane: usize,
+        (association, sequence): (&Outbound, u64),
+    ) -> Result<(), Drop> {
+        if vector.flags[lane] & flags::TUNNELS == flags::TUNNELS {
+            return Err(Drop::TunnelLoop);
+        }
+        if sequence > association.last() {
+            return Err(Drop::EspSequence);
+        }
+        let shape = association.shape;
+        let (offset, payload) = (usize::from(vector.offset[lane]), vector.bytes(lane).len());
+        let start = offset.checked_sub(shape.front.into()).ok_or(Drop::TunnelHeadroom)?;
+        let whole = shape.length(payload);
+        let next_header = vector.bytes(lane).first().map_or(0, |first| protocol_of(*first));
+        let buffer = vector.buffer_mut(lane);
+        let packet = buffer.get_mut(start..start + whole).ok_or(Drop::TunnelHeadroom)?;
+        esp::build(packet, association.spi, sequence as u32).map_err(|_| Drop::TunnelHeadroom)?;
+        let iv = match shape.authentication {
+            Authentication::Hmac => match &mut self.ivs {
+                Some(ivs) => ivs.next_iv(),
+                None => return Err(Drop::EspEngine),
+            },
+            _ => number_first(sequence),
+        };
+        let iv = iv.get(..shape.iv.into()).unwrap_or_default();
+        packet[esp::LENGTH..esp::LENGTH + iv.len()].copy_from_slice(iv);
+        let text = whole - usize::from(shape.tag);
+        let trailer = packet.get_mut(usize::from(shape.front) + payload..text);
+        let trailer = trailer.ok_or(Drop::TunnelHeadroom)?;
+        esp::build_trailer(trailer, next_header).map_err(|_| Drop::TunnelHeadroom)?;
+        (vector.offset[lane], vector.length[lane]) = (start as u16, whole as u16);
+        Ok(())
+    }
+
+    /// Encrypts all lanes that were not dropped.
+    fn encrypt(&mut self, cx: &Context<'_>, vector: &mut Vector) {
+        let mut failed = [false; VECTOR];
+        let mut batch = Batch::new(engines());
+        for (lane, packet) in vector.frames_mut() {
+            let sequence = self.sequences[lane];
+            let association = self.shared.ipsec.outbound(self.rows[lane], cx.reader);
+            let Some(association) = association.filter(|_| sequence != DROPPED) else { continue };
+            let shape = association.shape;
+            let (aad, aad_length) = shape.authenticated(association.spi, sequence);
+            let nonce = nonce(association.salt, sequence.to_be_bytes());
+            let text_offset = shape.front;
+            let (key, packet) = (&association.key, packet);
+            batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }, &mut failed);
+        }
+        batch.finish(&mut failed);
+        drop(batch);
+        for (lane, _) in failed.iter().enumerate().filter(|(_, failed)| **failed) {
+            self.sequences[lane] = DROPPED;
+            vector.next[lane] = Drop::EspEngine.next();
+        }
+    }
+
+    /// Adds UDP headers and outer headers.
+    fn encapsulate(&self, cx: &Context<'_>, vector: &mut Vector) {
+        let shared = &*self.shared;
+        let lanes = vector.len();
+        let number = shared.identifications.reserve(lanes as u64);
+        let mut counted = Counted::default();
+        for lane in 0..lanes {
+            let association = shared.ipsec.outbound(self.rows[lane], cx.reader);
+            let sequence = self.sequences[lane];
+            let Some(association) = association.filter(|_| sequence != DROPPED) else { continue };
+            let words = [self.words[0][lane], self.words[1][lane]];
+            let of_inner = Inner::of(words, 0);
+            let payload = payload_of(words);
+            let by = (vector.tx_if[lane], vector.adjacency[lane]);
+            vector.next[lane] = match add_outer(
+                vector,
+                lane,
+                association,
+                of_inner,
+                number.wrapping_add(lane as u16),
+            ) {
+                Some(next) => {
+                    counted.add(cx, by, payload.into());
+                    next
+                }
+                None => Drop::TunnelHeadroom.next(),
+            };
+        }
+        counted.flush(cx);
+    }
+}
+
+/// Adds the headers in front of ESP; returns the edge. `None`: there is no headroom.
+#[inline]
+fn add_outer(
+    vector: &mut Vector,
+    lane: usize,
+    association: &Outbound,
+    of_inner: Inner,
+    number: u16,
+) -> Option<u16> {
+    if let Some(ports) = association.udp {
+        let length = vector.length[lane].checked_add(udp::LENGTH as u16)?;
+        if !vector.advance(lane, -(udp::LENGTH as i32)) {
+            return None;
+        }
+        let header = vector.bytes_mut(lane).first_chunk_mut::<{ udp::LENGTH }>()?;
+        // Without a checksum (RFC 3948 section 2.1).
+        let [source, destination] = [ports.source, ports.destination].map(u16::to_be_bytes);
+        header[..2].copy_from_slice(&source);
+        header[2..4].copy_from_slice(&destination);
+        header[4..6].copy_from_slice(&length.to_be_bytes());
+        header[6..].fill(0);
+    }
+    let dont_fragment = match association.dont_fragment {
+        DontFragment::Copy => of_inner.dont_fragment,
+        DontFragment::Set => true,
+        DontFragment::Clear => false,
+    };
+    let class = association.dscp.map_or(of_inner.class, |dscp| dscp << 2 | of_inner.class & 3);
+    let inner = Inner { class, dont_fragment, length: vector.length[lane], ..of_inner };
+    // The SPI tells nothing of the flows inside (RFC 6438 section 3).
+    let label = association.spi.wrapping_mul(0x9e37_79b1) >> 12;
+    let line = &association.line;
+    let done = line.encapsulate(vector, lane, (inner, number, label.max(1)));
+    done.then_some(if line.is_ip4() { LOOKUP4 } else { LOOKUP6 })
+}
+
+/// The next header of an inner packet with this first byte.
+#[inline(always)]
+fn protocol_of(first: u8) -> u8 {
+    if first >> 4 == 4 { stoa_wire::protocol::IP4 } else { stoa_wire::protocol::IP6 }
+}
+
+/// Bytes of an inner packet by its first two words.
+#[inline(always)]
+fn payload_of([first, second]: [u32; 2]) -> u16 {
+    if first >> 28 == 4 { first as u16 } else { ((second >> 16) as u16).saturating_add(40) }
+}
+
+/// The IV of algorithms whose IV must only be different for each packet: its number (RFC 4106 section 3.1, RFC 7634
+/// section 2).
+#[inline(always)]
+fn number_first(sequence: u64) -> [u8; IV] {
+    let mut iv = [0; IV];
+    iv[..8].copy_from_slice(&sequence.to_be_bytes());
+    iv
+}
+
+/// Packets and bytes of lanes in a row with the same interface and adjacency.
+#[derive(Default)]
+struct Counted {
+    by: (u32, u32),
+    sums: (u64, u64),
+}
+
+impl Counted {
+    #[inline(always)]
+    fn add(&mut self, cx: &Context<'_>, by: (u32, u32), bytes: u64) {
+        if self.by != by {
+            self.flush(cx);
+            self.by = by;
+        }
+        self.sums = (self.sums.0 + 1, self.sums.1 + bytes);
+    }
+
+    fn flush(&mut self, cx: &Context<'_>) {
+        if self.sums.0 > 0 {
+            count(cx.counters, self.by, std::mem::take(&mut self.sums));
+        }
+    }
+}
+
+/// Lanes that an engine gets together.
+struct Batch<'a> {
+    engines: &'a Engines,
+    lanes: ArrayVec<Lane<'a>, BATCH>,
+    numbers: ArrayVec<usize, BATCH>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(engines: &'a Engines) -> Self {
+        Self { engines, lanes: ArrayVec::new(), numbers: ArrayVec::new() }
+    }
+
+    /// Adds a lane, and encrypts all if that was the last place.
+    #[inline]
+    fn add(&mut self, number: usize, lane: Lane<'a>, failed: &mut [bool; VECTOR]) {
+        self.lanes.push(lane);
+        self.numbers.push(number);
+        if self.lanes.is_full() {
+            self.finish(failed);
+        }
+    }
+
+    /// Encrypts all lanes; those that the engine does not take have failed.
+    fn finish(&mut self, failed: &mut [bool; VECTOR]) {
+        let sealed = self.engines.seal(&mut self.lanes);
+        for (at, number) in self.numbers.iter().enumerate() {
+            failed[*number] = !sealed.has(at);
+        }
+        self.lanes.clear();
+        self.numbers.clear();
+    }
+}

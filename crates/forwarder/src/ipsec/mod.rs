@@ -1,0 +1,36 @@
+//! ESP (RFC 4303) in tunnel mode, over IP or in UDP (RFC 3948), with security associations as rows of a table.
+//!
+//! A tunnel of this kind is an interface like other tunnels: routes to it use the adjacency of its interface, and
+//! `tunnel-output` gives its packets to `esp-encrypt`, with the row of the outbound association in `arg`. Packets for
+//! local addresses with a known SPI go to `esp-decrypt`, which hands the inner packets to the input nodes as packets of
+//! the tunnel. Both nodes work on whole vectors: the engine gets many packets at once ([`stoa_crypto`]).
+
+pub mod association;
+pub mod engines;
+pub mod esp_decrypt;
+pub mod esp_encrypt;
+mod outer;
+pub mod table;
+
+use crate::protocols::LocalPacket;
+
+/// The row of the inbound association of a packet for a local address, plus one: the `arg` of `esp-decrypt`; 0: there is
+/// none. `None`: no association at all, so that the packet is for others.
+pub fn of_packet(packet: &LocalPacket<'_>) -> Option<u32> {
+    row(packet, packet.payload)
+}
+
+/// The same for ESP in UDP. Messages of IKE begin with four zeros, and a keepalive is one byte (RFC 3948 section 2).
+pub fn of_datagram(packet: &LocalPacket<'_>) -> Option<u32> {
+    let payload = packet.payload.get(stoa_wire::udp::LENGTH..)?;
+    let is_esp = payload.first_chunk::<4>().is_some_and(|spi| *spi != [0; 4]);
+    if is_esp { row(packet, payload) } else { None }
+}
+
+fn row(packet: &LocalPacket<'_>, payload: &[u8]) -> Option<u32> {
+    if packet.ipsec.is_empty() {
+        return None;
+    }
+    let spi = payload.first_chunk::<4>().map(|spi| u32::from_be_bytes(*spi));
+    Some(spi.and_then(|spi| packet.ipsec.row(spi)).map_or(0, |row| row + 1))
+}
