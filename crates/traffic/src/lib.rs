@@ -15,6 +15,7 @@ pub mod flow_table;
 pub mod forward;
 pub mod generate;
 pub mod interfaces;
+pub mod ipsec;
 pub mod method;
 mod neighbor;
 pub mod overload;

@@ -6,6 +6,7 @@ mod delta;
 mod flow;
 mod forward;
 mod interfaces;
+mod ipsec;
 mod latency;
 mod overload;
 mod software_rss;
@@ -30,6 +31,7 @@ use crate::show;
   stoa bench latency                      Round trips through Stoa, Linux and a wire (needs root)
   stoa bench convergence --daemon bird    Time until a daemon's routes carry traffic (needs root)
   stoa bench interfaces --interfaces 60000  Time of one change among many sub-interfaces
+  stoa bench ipsec                        Tunnels with ESP
   stoa bench overload                     Forwarding rate beyond the capacity
   stoa bench software-rss                 One queue shared by two workers
   stoa bench table                        The routing table without packets
@@ -51,6 +53,7 @@ enum Action {
     Flow(flow::Arguments),
     Forward(forward::Arguments),
     Interfaces(interfaces::Arguments),
+    Ipsec(ipsec::Arguments),
     Latency(latency::Arguments),
     Overload(overload::Arguments),
     SoftwareRss(software_rss::Arguments),
@@ -66,6 +69,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         Action::Flow(arguments) => flow::execute(arguments),
         Action::Forward(arguments) => forward::execute(arguments),
         Action::Interfaces(arguments) => interfaces::execute(arguments),
+        Action::Ipsec(arguments) => ipsec::execute(arguments),
         Action::Latency(arguments) => latency::execute(arguments),
         Action::Overload(arguments) => overload::execute(arguments),
         Action::SoftwareRss(arguments) => software_rss::execute(arguments),
