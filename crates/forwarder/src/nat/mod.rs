@@ -41,7 +41,7 @@ pub use alg::{AlgPort, Wanted, external_port};
 pub use errors::restore;
 pub use held::NotHeld;
 pub use input::make_input;
-pub(crate) use lanes::goes_on;
+pub(crate) use lanes::{goes_on, undo};
 pub(crate) use left::LEFT_PART;
 pub use output::make_output;
 pub use places::{Places, Wish};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_engine::arc::ArcHook;
 use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_tables::flow_table::{Direction, Ends, Match};
+use stoa_tables::flow_table::{Direction, Ends, FlowKey, Match};
 use stoa_wire::protocol::{ICMP4, UDP};
 
 use super::create::Maker;
@@ -24,7 +24,7 @@ use crate::drops::Drop;
 use crate::flow::column::Packets;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
-use crate::flow::tracker::{Followed, Side, fits};
+use crate::flow::tracker::{Followed, Opened, Side, fits};
 use crate::nat64::hosts::is_stand_in;
 use crate::shared::Shared;
 
@@ -201,6 +201,13 @@ impl<'a> Slow<'a> {
             }
             _ => {}
         }
+        if vector.flags[lane] & flags::COOKIE != 0 {
+            // When it was sent, nothing translated the connection.
+            return Err(Drop::SynCookie);
+        }
+        if untranslated.is_none() && vector.flags[lane] & flags::DEFERRED != 0 {
+            untranslated = self.begin_deferred((&*vector, lane), &header, key)?;
+        }
         let packet = seen(vector, &header, lane);
         // What the router itself sends comes from no zone.
         let is_own = vector.flags[lane] & flags::OWN != 0;
@@ -224,6 +231,28 @@ impl<'a> Slow<'a> {
             );
         }
         Ok(true)
+    }
+
+    /// A SYN that waited for its zone gets the flow that its rule gives it: the translated one takes its place, as if it
+    /// had not waited.
+    #[cold]
+    fn begin_deferred(
+        &mut self,
+        (vector, lane): (&Vector, usize),
+        header: &Header,
+        key: FlowKey,
+    ) -> Result<Option<u32>, Drop> {
+        let Some(policy) = self.policy else { return Ok(None) };
+        let of = (self.shared, self.reader);
+        let Some(admission) = acl::admission_of_deferred(of, (vector, lane), policy) else {
+            return Ok(None);
+        };
+        match self.side.create(key, &seen(vector, header, lane), admission, self.now) {
+            Opened::New => Ok(self.side.find(&key).and_then(Match::id)),
+            Opened::Existing(_) => Err(Drop::FlowContended),
+            Opened::Untracked | Opened::PortTaken => Ok(None),
+            Opened::Drop(reason) => Err(reason),
+        }
     }
 
     fn outbound(&self, vector: &Vector, (lane, header): (usize, &Header)) -> Outbound<'a> {

@@ -5,6 +5,7 @@ use stoa_engine::{Context, Vector};
 use stoa_tables::flow_table::{Direction, FlowKey, Match, Tuple};
 
 use super::cookies::{is_acknowledgement, is_syn};
+use super::forwards::{is_to_external, may_be_deferred};
 use super::sip::note_sip;
 use super::{Task, Tracking, is_current, seen, tracked, tracker, vrf_of};
 use crate::acl::Tracks;
@@ -227,14 +228,18 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
     }
     let (cookies, kind) = (task.shared.flows.syn_cookies(), judged.packet.kind);
     let has_cookie = judged.flags & flags::COOKIE != 0;
-    // Nobody has translated a cookie, and what has no state has no place to translate its answer.
-    let is_translated = task.policy.has_nat || judged.flags & flags::STATELESS != 0;
-    if cookies.defers() && !is_translated && !has_cookie && is_syn(kind) {
+    let of = (&judged.key, judged.flags);
+    if cookies.defers() && !has_cookie && is_syn(kind) && may_be_deferred(task, of) {
         return Settled::Pass(flags::DEFERRED);
     }
     match side.create(judged.key, &judged.packet, admission, judged.now) {
         Opened::Existing(found) => join(task, side, judged, (found, admission), rule),
-        Opened::New if has_cookie && !side.begin_splice(&judged.key, &judged.packet) => {
+        // The flow of a port forward takes the place of this one, and is spliced there.
+        Opened::New
+            if has_cookie
+                && !is_to_external(task, &judged.key)
+                && !side.begin_splice(&judged.key, &judged.packet) =>
+        {
             Settled::Drop(Drop::SynCookie)
         }
         Opened::Drop(Drop::TcpNoConnection) if cookies.is_armed() && is_acknowledgement(kind) => {
