@@ -16,6 +16,7 @@ mod cookies;
 mod edit;
 mod expected;
 mod forwards;
+mod judged;
 mod look_up;
 mod pptp;
 mod runs;

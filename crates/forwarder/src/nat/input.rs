@@ -147,7 +147,8 @@ impl Input {
                 }
                 Fate::Pass => {}
                 Fate::Drop(reason) => {
-                    refuse(vector, lane, reason, slow.worker.is_silent);
+                    let of_flows = shared.flows.limits().is_silent();
+                    refuse((&mut *vector, lane), reason, [slow.worker.is_silent, of_flows]);
                     is_any = true;
                 }
                 Fate::Foreign(owner) => {

@@ -104,7 +104,7 @@ impl Output {
         let Some(OfWorker { flows: Some(tracker), nat: worker, .. }) = cx.local::<OfWorker>()
         else {
             // Without flows nothing can be translated.
-            left.iter().for_each(|lane| refuse(vector, lane, Drop::Nat44Untranslated, true));
+            left.iter().for_each(|lane| vector.next[lane] = Drop::Nat44Untranslated.next());
             return true;
         };
         let (peers, side) = (shared.remote_peers.read(reader), tracker.of(true));
@@ -125,7 +125,8 @@ impl Output {
                 }
                 Ok(false) => {}
                 Err(reason) => {
-                    refuse(vector, lane, reason, slow.worker.is_silent);
+                    let of_flows = shared.flows.limits().is_silent();
+                    refuse((&mut *vector, lane), reason, [slow.worker.is_silent, of_flows]);
                     is_any = true;
                 }
             }

@@ -20,7 +20,7 @@ use super::{seen, tracked, tracker};
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::interfaces::Ends;
 use crate::acl::keys::{self, Family, Ip4};
-use crate::acl::node::{AclNode, ORIGIN, argument_of};
+use crate::acl::node::{AclNode, ERROR, ORIGIN, argument_of};
 use crate::acl::place::{INPUT4, INPUT6, Place, ZONES4, ZONES6};
 use crate::acl::zones::FIRST;
 use crate::acl::{Policy, TRACK, Tracks};
@@ -30,6 +30,7 @@ use crate::flow::cookie;
 use crate::flow::fields::Kind;
 use crate::flow::splice::Splice;
 use crate::flow::tracker::{Admission, Opened, Side};
+use crate::icmp::next_of_dropped;
 use crate::shared::Shared;
 
 const CONTROLS: u8 = flag::SYN | flag::ACK | flag::RST | flag::FIN;
@@ -190,7 +191,8 @@ impl<F: Family> AclNode<F> {
                 return Some(ORIGIN);
             }
             if let Some(reason) = self.begin_deferred(cx, (vector, lane), policy) {
-                return Some(reason.next());
+                let of = (self.shared.flows.limits().is_silent(), ERROR);
+                return Some(next_of_dropped((vector, lane), reason, of));
             }
         }
         let fields = vector.known_fields()?;

@@ -8,27 +8,38 @@ use stoa_wire::tcp_options::{SYN_OPTIONS, SynOptions, Timestamps};
 use stoa_wire::{ipv4, ipv6, protocol};
 
 use crate::harness::*;
+use crate::nat44::POOL;
 
 pub const SYN_ACK: u8 = flag::SYN | flag::ACK;
 pub const ACK: u8 = flag::ACK;
 
 /// Added to a number, in place of a host: the address of the router on its link.
 pub const OURS: u8 = 100;
+/// The number of [`POOL`].
+pub const OF_POOL: u8 = 200;
 
 fn address4(number: u8) -> Ipv4Addr {
-    number.checked_sub(OURS).map_or_else(|| host4(number), our4)
+    match number {
+        OF_POOL => POOL,
+        OURS.. => our4(number - OURS),
+        _ => host4(number),
+    }
 }
 
 fn number4(address: Ipv4Addr) -> u8 {
     let number = address.octets()[2];
-    if address == our4(number) { OURS + number } else { number }
+    match address {
+        POOL => OF_POOL,
+        _ if address == our4(number) => OURS + number,
+        _ => number,
+    }
 }
 
 /// A segment between host `client` and host 2, of one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub is_ip4: bool,
-    /// From which host to which one; of IPv4 also [`OURS`] and more: the router itself.
+    /// From which host to which one; of IPv4 also [`OURS`] with its number: the router itself, or [`OF_POOL`].
     pub ends: (u8, u8),
     pub ports: (u16, u16),
     pub sequence: u32,

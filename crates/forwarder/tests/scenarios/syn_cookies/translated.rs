@@ -9,12 +9,12 @@ use stoa_forwarder::flow::selection::Selection;
 use stoa_forwarder::nat::Mapping;
 use stoa_wire::tcp_options::SynOptions;
 
-use super::segment::{ACK, OURS, SYN_ACK, Segment, offer, timestamps};
+use super::segment::{ACK, OF_POOL, OURS, SYN_ACK, Segment, offer, timestamps};
 use super::{client, counts, open, server, tcp_only, zoned};
 use crate::acl::{all, input, list};
 use crate::acl_stateful::{await_flows, flows};
 use crate::harness::*;
-use crate::nat44::{net, policy, with_nat};
+use crate::nat44::{POOL, net, policy, with_nat};
 use crate::nat44_forwards::forward;
 
 /// The external port of the forward.
@@ -45,8 +45,13 @@ fn syn(port: u16) -> Segment {
 
 #[test]
 fn a_connection_to_a_port_forward_is_spliced() {
-    for has_list in [false, true] {
-        let setup = forwarded(zoned(tcp_only(), Some(0)), mapping());
+    for (external, has_list) in
+        [(OURS + 1, false), (OURS + 1, true), (OF_POOL, false), (OF_POOL, true)]
+    {
+        let address = if external == OF_POOL { POOL } else { our4(1) };
+        let mapping = NatMapping { external: net(address, 32), ..mapping() };
+        let setup = forwarded(zoned(tcp_only(), Some(0)), mapping);
+        let syn = |port| Segment { ends: (1, external), ..syn(port) };
         let mut lab = Lab::new(&if has_list { at_input(setup) } else { setup });
         // Twice in a vector: neither leaves a flow.
         let [none, answers] = client(&mut lab, &[syn(4000), syn(4000)]);
@@ -54,7 +59,7 @@ fn a_connection_to_a_port_forward_is_spliced() {
         assert!(flows(&mut lab).is_empty());
         let answer = &answers[1];
         assert_eq!((answer.flags, answer.window, answer.acknowledgement), (SYN_ACK, 0, 101));
-        assert_eq!((answer.ends, answer.ports), ((OURS + 1, 1), (PORT, 4000)));
+        assert_eq!((answer.ends, answer.ports), ((external, 1), (PORT, 4000)));
         let clock = answer.options.timestamps.unwrap().value;
         let ack = Segment { window: 500, options: timestamps(7_001, clock), ..answer.back(ACK) };
         let [there, none] = client(&mut lab, &[ack.clone(), ack.clone()]);
@@ -69,7 +74,8 @@ fn a_connection_to_a_port_forward_is_spliced() {
         assert!(there.iter().chain(&again).all(|it| *it == expected), "{there:?} {again:?}");
         assert_eq!(counts(&mut lab), (2, 1, 0));
         let listed = flows(&mut lab);
-        let name = if has_list { "in" } else { "web" };
+        // Packets to an address of the router begin no flow at the input.
+        let name = if has_list && external == OF_POOL { "in" } else { "web" };
         assert_eq!((listed.len(), listed[0].acl.as_str()), (1, name));
         // The server answers, and both send data.
         let options = SynOptions { scale: Some(10), ..offer(1_000_000) };
@@ -84,12 +90,12 @@ fn a_connection_to_a_port_forward_is_spliced() {
             (seen.flags, seen.sequence, seen.window),
             (ACK, ack.acknowledgement, 60_000 >> 8)
         );
-        assert_eq!((seen.ends, seen.ports), ((OURS + 1, 1), (PORT, 4000)));
+        assert_eq!((seen.ends, seen.ports), ((external, 1), (PORT, 4000)));
         let [there, _] = client(&mut lab, &[Segment { data: b"GET".to_vec(), ..ack.clone() }]);
         assert_eq!((there[0].acknowledgement, there[0].ends), (9_001, (1, 2)));
         let tell = Segment { acknowledgement: 104, data: vec![5; 9], ..there[0].back(ACK) };
         let [_, seen] = server(&mut lab, &[tell]);
-        assert_eq!((seen[0].sequence, seen[0].ends), (ack.acknowledgement, (OURS + 1, 1)));
+        assert_eq!((seen[0].sequence, seen[0].ends), (ack.acknowledgement, (external, 1)));
         let listed = flows(&mut lab);
         assert_eq!((listed.len(), listed[0].state.as_str()), (1, "tcp-established"));
         lab.assert_dropped(&[]);
