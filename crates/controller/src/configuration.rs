@@ -254,8 +254,7 @@ impl Configuration {
         let of_acls = acl::warnings(&desired.acl_rules, (interfaces, &desired.zone_pairs));
         let of_zones =
             acl::zone_warnings(desired, (interfaces, &self.addressing), &self.route_sources);
-        let of_cookies =
-            acl::cookie_warnings(&desired.acl_rules, (interfaces, &desired.zone_pairs));
+        let of_cookies = acl::cookie_warnings(desired, interfaces);
         let around = nat::Around {
             interfaces,
             addressing: &self.addressing,

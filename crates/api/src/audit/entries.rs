@@ -160,7 +160,7 @@ pub fn ipfix(tally: &mut Tally, ipfix: v1::Ipfix) {
 /// The lengths of the prefixes whose flows are counted where none are configured: IPv4 and IPv6.
 pub const FLOW_PREFIXES: [u32; 2] = [24, 56];
 
-/// The limits of flows, if there is one.
+/// The limits of flows, if there is one, or if what may begin no flow is dropped silently.
 pub fn flow_limits(tally: &mut Tally, limits: &v1::FlowLimits) {
     let is_any =
         |it: &v1::FlowLimit| (it.live, it.half_open, it.new_per_second) != (None, None, None);
@@ -183,6 +183,7 @@ pub fn flow_limits(tally: &mut Tally, limits: &v1::FlowLimits) {
         prefix: limits.prefix.clone().filter(is_any).map(prefix),
         zones: named(&limits.zones),
         vrfs: named(&limits.vrfs),
+        refusal: limits.refusal,
     };
     if entry != v1::FlowLimits::default() {
         tally.add(Kind::FlowLimits, "flow-limits".to_owned(), &entry);

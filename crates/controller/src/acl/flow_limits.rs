@@ -16,7 +16,7 @@ fn is_any(it: &v1::FlowLimit) -> bool {
     (it.live, it.half_open, it.new_per_second) != (None, None, None)
 }
 
-/// The limits of the desired state; `None`: nothing is limited.
+/// The limits of the desired state; `None`: nothing is limited, and senders of what finds no room are answered.
 pub(super) fn translate(given: &v1::FlowLimits) -> Option<v1::FlowLimits> {
     let vrf = |it: &v1::FlowLimit| {
         let name = if it.name == DEFAULT { String::new() } else { it.name.clone() };
@@ -27,6 +27,7 @@ pub(super) fn translate(given: &v1::FlowLimits) -> Option<v1::FlowLimits> {
         prefix: given.prefix.clone().filter(is_any),
         zones: given.zones.iter().filter(|it| is_any(it)).cloned().collect(),
         vrfs: given.vrfs.iter().filter(|it| is_any(it)).map(vrf).collect(),
+        refusal: given.refusal,
     };
     (limits != v1::FlowLimits::default()).then_some(limits)
 }
@@ -97,12 +98,16 @@ mod tests {
             prefix: Some(v1::FlowLimit { ip4_length: 24, ..limit("", None) }),
             zones: vec![limit("lan", None)],
             vrfs: vec![limit("red", None)],
+            ..v1::FlowLimits::default()
         };
         assert_eq!(translate(&given), None);
         let vrfs = vec![limit("default", Some(0)), limit("red", Some(7))];
-        let read = translate(&v1::FlowLimits { vrfs, ..given }).unwrap();
+        let read = translate(&v1::FlowLimits { vrfs, ..given.clone() }).unwrap();
         let vrfs = vec![limit("", Some(0)), limit("red", Some(7))];
         assert_eq!(read, v1::FlowLimits { vrfs, ..v1::FlowLimits::default() });
+        let refusal = v1::FlowRefusal::Silent.into();
+        let read = translate(&v1::FlowLimits { refusal, ..given });
+        assert_eq!(read, Some(v1::FlowLimits { refusal, ..v1::FlowLimits::default() }));
     }
 
     #[test]
@@ -111,7 +116,7 @@ mod tests {
             host: Some(limit("", Some(100))),
             prefix: Some(limit("", Some(50))),
             zones: vec![limit("lan", Some(1)), limit("dmz", Some(1))],
-            vrfs: Vec::new(),
+            ..v1::FlowLimits::default()
         };
         let mut desired = v1::Desired { flow_limits: Some(limits), ..v1::Desired::default() };
         let lan = v1::Interface { zone: "lan".into(), ..v1::Interface::default() };

@@ -19,6 +19,7 @@ mod values;
 mod warnings;
 
 pub(crate) use capability::Translation;
+pub(crate) use paths::{mapping_path, policy_path};
 pub(crate) use services::{mapping_at, own_ports};
 pub(crate) use warnings::{Around, warnings};
 

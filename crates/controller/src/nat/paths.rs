@@ -9,7 +9,7 @@ pub(super) fn instance_path(id: u32) -> String {
 }
 
 /// The path of a policy.
-pub(super) fn policy_path(instance: u32, policy: u32) -> String {
+pub(crate) fn policy_path(instance: u32, policy: u32) -> String {
     format!("{}/policy[id='{policy}']", instance_path(instance))
 }
 
@@ -20,6 +20,6 @@ pub(super) fn pool_path(instance: u32, policy: u32, pool: u32) -> String {
 }
 
 /// The path of a static mapping.
-pub(super) fn mapping_path(instance: u32, index: u32) -> String {
+pub(crate) fn mapping_path(instance: u32, index: u32) -> String {
     format!("{}/mapping-table/mapping-entry[index='{index}']", instance_path(instance))
 }

@@ -18,7 +18,7 @@ mod refusal;
 pub mod reset;
 mod rules;
 mod stateful;
-pub(crate) use stateful::Reading;
+pub(crate) use stateful::{Reading, admission_of_deferred};
 pub mod zones;
 
 pub use beside::{beside_arc4, beside_arc6, pair_to_host4, pair_to_host6};

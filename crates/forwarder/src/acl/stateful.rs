@@ -15,6 +15,8 @@ mod alg;
 mod cookies;
 mod edit;
 mod expected;
+mod forwards;
+mod judged;
 mod look_up;
 mod pptp;
 mod runs;
@@ -44,6 +46,7 @@ use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, 
 use crate::nat::NatWorker;
 use crate::shared::Shared;
 use alg::Altered;
+pub(crate) use cookies::admission_of_deferred;
 use runs::Runs;
 use segments::Answer;
 pub(super) use settle::{is_first, settle_all};
@@ -70,6 +73,8 @@ pub(super) struct Tracking {
     answers: Vec<Answer>,
     /// Lanes with SYNs that are answered in place.
     syns: Vec<SynAnswer>,
+    /// Flows of SYNs to port forwards that were answered.
+    given_up: Vec<u32>,
     now: Now,
 }
 
@@ -88,6 +93,7 @@ impl Tracking {
             altered: Vec::with_capacity(VECTOR),
             answers: Vec::with_capacity(2 * VECTOR),
             syns: Vec::with_capacity(VECTOR),
+            given_up: Vec::with_capacity(VECTOR),
             now: Now { tick: 0, ms: 0 },
         }
     }

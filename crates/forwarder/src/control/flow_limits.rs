@@ -15,6 +15,8 @@ use crate::flow::limits::{Limit, Limits, Measure, Of};
 
 /// Seconds between two lines in the log about one limit.
 const QUIET_S: u32 = 60;
+/// The flow tables, as `stoa show limits` names them, and whether they are of IPv4.
+const TABLES: [(&str, bool); 2] = [("ipv4-flows", true), ("ipv6-flows", false)];
 
 /// What the control thread knows of limits of flows.
 #[derive(Default)]
@@ -25,8 +27,32 @@ pub(super) struct FlowLimitState {
     names: HashMap<Of, String>,
     /// For hosts and prefixes: the most that one has, as far as the search has come, and where it is.
     fullest: BTreeMap<Of, Fullest>,
-    /// When the log had the last line about a limit, and how many packets it had refused then.
-    logged: HashMap<(Of, usize), (Option<u32>, u64)>,
+    /// What the log has of limits.
+    logged: HashMap<(Of, usize), Refusals>,
+    /// What it has of the tables, IPv4 and IPv6.
+    full: [Refusals; 2],
+}
+
+/// What the log has of packets that were refused.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refusals {
+    /// The tick of its last line.
+    logged: Option<u32>,
+    /// The packets that were refused by then.
+    packets: u64,
+}
+
+impl Refusals {
+    /// The packets that were refused since the last line, if there are some and it is time for another one.
+    fn news(&mut self, packets: u64, tick: u32) -> Option<u64> {
+        let is_quiet = self.logged.is_some_and(|it| tick.wrapping_sub(it) < QUIET_S);
+        let more = packets.wrapping_sub(self.packets);
+        if more == 0 || is_quiet {
+            return None;
+        }
+        *self = Self { logged: Some(tick), packets };
+        Some(more)
+    }
 }
 
 /// The most that one host or prefix has.
@@ -103,7 +129,8 @@ impl ForwarderState {
         let flows = &self.shared.flows;
         let (limits, _) = self.numbered(&step.desired().flow_limits);
         // Zones may get their numbers later.
-        let is_any = step.desired().flow_limits.message().is_some();
+        let counted = FlowLimits { is_silent: false, ..step.desired().flow_limits.clone() };
+        let is_any = counted.message().is_some();
         let whole = Limits { vrfs: [(0, [is_any.then_some(1); 3])].into(), ..limits };
         if flows.limits().prepare(&whole, [true, false].map(|is_ip4| flows.capacity(is_ip4))) {
             return Ok(());
@@ -152,10 +179,12 @@ impl ForwarderState {
         state.logged.retain(|(of, _), _| is_same(of));
         for (of, _) in limits.all() {
             for (at, refused) in flows.limits().refused(of).into_iter().enumerate() {
-                state.logged.entry((of, at)).or_insert((None, refused));
+                let of_before = Refusals { logged: None, packets: refused };
+                state.logged.entry((of, at)).or_insert(of_before);
             }
         }
         state.names = names;
+        flows.limits().set_silent(desired.is_silent);
         if flows.limits().get() == limits {
             return;
         }
@@ -166,14 +195,19 @@ impl ForwarderState {
         self.limit_flows_of_sources(share);
     }
 
-    /// Searches for the fullest hosts and prefixes, and logs what limits have refused. Periodically.
+    /// Searches for the fullest hosts and prefixes, and logs what limits and full tables have refused. Periodically.
     fn tick_flow_limits(&mut self) {
         let (limits, now) = (self.shared.flows.limits(), self.shared.flows.now(clock::tsc()).tick);
+        let state = &mut self.capabilities.flow_limits;
+        for (full, (limit, is_ip4)) in state.full.iter_mut().zip(TABLES) {
+            if let Some(packets) = full.news(self.shared.flows.sums(is_ip4).refused, now) {
+                tracing::warn!(limit, packets, "the flow table is full: it has refused new flows");
+            }
+        }
         if !limits.is_on() {
             return;
         }
         let set = limits.get();
-        let state = &mut self.capabilities.flow_limits;
         for (of, limited) in set.all() {
             if matches!(of, Of::Host | Of::Prefix) {
                 let it = state.fullest.entry(of).or_default();
@@ -187,15 +221,11 @@ impl ForwarderState {
             let refused = limits.refused(of);
             for measure in Measure::ALL.into_iter().filter(|it| limited[*it as usize].is_some()) {
                 let at = measure as usize;
-                let (logged, before) = state.logged.entry((of, at)).or_default();
-                let is_quiet = logged.is_some_and(|it| now.wrapping_sub(it) < QUIET_S);
-                if refused[at] == *before || is_quiet {
-                    continue;
-                }
+                let logged = state.logged.entry((of, at)).or_default();
+                let Some(packets) = logged.news(refused[at], now) else { continue };
                 let name = state.names.get(&of).map_or("", String::as_str);
-                let (packets, name) = (refused[at] - *before, row_name(of, name, measure));
+                let name = row_name(of, name, measure);
                 tracing::warn!(limit = name, packets, "a limit of flows has refused new ones");
-                (*logged, *before) = (Some(now), refused[at]);
             }
         }
     }
@@ -222,5 +252,22 @@ impl ForwarderState {
     #[cfg(test)]
     pub(super) fn lose_flow_limits(&mut self) {
         self.capabilities.flow_limits.limits = FlowLimits::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_a_line_a_minute_while_packets_are_refused() {
+        let mut refusals = Refusals::default();
+        let seen: Vec<_> =
+            [(0, 5), (3, 6), (4, 7), (4, 65), (4, 66), (9, 67), (9, 126), (9, 500), (10, 501)]
+                .into_iter()
+                .map(|(packets, tick)| refusals.news(packets, tick))
+                .collect();
+        let none = None;
+        assert_eq!(seen, [none, Some(3), none, none, Some(1), none, Some(5), none, Some(1)]);
     }
 }

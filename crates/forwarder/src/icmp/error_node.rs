@@ -55,16 +55,16 @@ impl Node for ErrorNode {
         let addresses = self.shared.addresses.read(cx.reader);
         let mut others = Others::default();
         for lane in 0..vector.len() {
+            let cause = IcmpCause::of(vector.arg[lane]);
             let next = match self.turn_back(cx, (&mut *vector, lane), &mut others) {
                 Ok(true) => Ok(OTHER),
                 Ok(false) => {
-                    let cause = IcmpCause::of(vector.arg[lane]);
                     let refused = Refused { vector, lane, cause };
                     (self.answer)(cx, refused, &self.shared, addresses).map(|()| ORIGIN)
                 }
                 Err(reason) => Err(reason),
             };
-            vector.next[lane] = next.unwrap_or_else(|reason| reason.next());
+            vector.next[lane] = next.unwrap_or_else(|reason| cause.unanswered(reason).next());
         }
         Next::Lanes
     }

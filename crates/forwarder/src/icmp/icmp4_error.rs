@@ -100,7 +100,8 @@ fn error(cause: IcmpCause) -> Error {
         | IcmpCause::ZonePair
         | IcmpCause::Login
         | IcmpCause::NoPort
-        | IcmpCause::Quota => Error::Unreachable(Unreachable::Prohibited),
+        | IcmpCause::Quota
+        | IcmpCause::NoFlow(_) => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,
         IcmpCause::TooBig(mtu) => Error::FragmentationNeeded { mtu },
         IcmpCause::Protocol | IcmpCause::NextHeader(_) => Error::Unreachable(Unreachable::Protocol),

@@ -113,6 +113,7 @@ fn error(cause: IcmpCause, pointer: u32) -> Error {
         | IcmpCause::ZonePair
         | IcmpCause::NoPort
         | IcmpCause::Quota
+        | IcmpCause::NoFlow(_)
         | IcmpCause::NotGlobal
         | IcmpCause::NotGlobalStateless => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Expired => Error::TimeExceeded,

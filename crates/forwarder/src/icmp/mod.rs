@@ -7,8 +7,20 @@ pub mod icmp4_error;
 pub mod icmp6_echo;
 pub mod icmp6_error;
 
+use stoa_engine::Vector;
+
 use crate::drops::Drop;
 use crate::punt::Class;
+
+/// Why a packet may begin no flow: as the cause [`IcmpCause::NoFlow`] counts them.
+const NO_FLOW: [Drop; 6] = [
+    Drop::FlowTableFull,
+    Drop::FlowSourceLimit,
+    Drop::FlowPrefixLimit,
+    Drop::FlowZoneLimit,
+    Drop::FlowVrfLimit,
+    Drop::Nat44TableFull,
+];
 
 /// The cause of an ICMP error, passed to the error node in the `arg` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +71,8 @@ pub enum IcmpCause {
     NoPort,
     /// The subscriber has as many external ports as it may have.
     Quota,
+    /// The packet may begin no flow: there is no room, or a limit is reached. Which of [`NO_FLOW`] it is.
+    NoFlow(u16),
     /// The subnet of an address has no counterpart of another prefix (RFC 6296 sections 3.2 and 3.3).
     PrefixSubnet,
     /// The interface identifier of the address at this offset has none (RFC 6296 section 3.7).
@@ -115,6 +129,7 @@ impl IcmpCause {
             Self::Login => 25,
             Self::NotGlobal => 26,
             Self::NotGlobalStateless => 27,
+            Self::NoFlow(which) => 28 | u32::from(which) << 16,
         }
     }
 
@@ -149,6 +164,7 @@ impl IcmpCause {
             25 => Self::Login,
             26 => Self::NotGlobal,
             27 => Self::NotGlobalStateless,
+            28 => Self::NoFlow(value),
             _ => Self::NoRoute,
         }
     }
@@ -184,13 +200,54 @@ impl IcmpCause {
             Self::Login => Drop::LoginRequired,
             Self::NotGlobal => Drop::Nat64Address,
             Self::NotGlobalStateless => Drop::SiitAddress,
+            Self::NoFlow(which) => NO_FLOW[usize::from(which) % NO_FLOW.len()],
         }
+    }
+
+    /// The cause of a packet that is dropped because it may begin no flow; `None`: for another reason.
+    pub fn of_flow(reason: Drop) -> Option<Self> {
+        let which = NO_FLOW.iter().position(|it| *it == reason)?;
+        Some(Self::NoFlow(which as u16))
+    }
+
+    /// The drop reason of a packet whose sender is not answered for this reason. A full table and limits of flows keep
+    /// their names: a flood of new flows is above the rate of errors.
+    pub fn unanswered(self, reason: Drop) -> Drop {
+        if matches!(self, Self::NoFlow(_)) { self.drop(true) } else { reason }
+    }
+}
+
+/// The next node of a lane that is dropped: where it may begin no flow, the edge to the error node, unless refusals are
+/// silent.
+#[cold]
+pub(crate) fn next_of_dropped(
+    (vector, lane): (&mut Vector, usize),
+    reason: Drop,
+    (is_silent, error): (bool, u16),
+) -> u16 {
+    match IcmpCause::of_flow(reason).filter(|_| !is_silent) {
+        Some(cause) => {
+            vector.arg[lane] = cause.code();
+            error
+        }
+        None => reason.next(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_table_and_limits_keep_their_names() {
+        for reason in NO_FLOW {
+            let cause = IcmpCause::of_flow(reason).unwrap();
+            assert_eq!(IcmpCause::of(cause.code()), cause);
+            assert_eq!([cause.drop(true), cause.unanswered(Drop::IcmpLimited)], [reason; 2]);
+        }
+        assert_eq!(IcmpCause::of_flow(Drop::FlowContended), None);
+        assert_eq!(IcmpCause::NoPort.unanswered(Drop::IcmpLimited), Drop::IcmpLimited);
+    }
 
     #[test]
     fn causes_survive_the_column() {
@@ -223,6 +280,7 @@ mod tests {
             IcmpCause::Login,
             IcmpCause::NotGlobal,
             IcmpCause::NotGlobalStateless,
+            IcmpCause::NoFlow(5),
         ];
         for cause in all {
             assert_eq!(IcmpCause::of(cause.code()), cause);

@@ -147,7 +147,8 @@ impl Input {
                 }
                 Fate::Pass => {}
                 Fate::Drop(reason) => {
-                    refuse(vector, lane, reason, slow.worker.is_silent);
+                    let of_flows = shared.flows.limits().is_silent();
+                    refuse((&mut *vector, lane), reason, [slow.worker.is_silent, of_flows]);
                     is_any = true;
                 }
                 Fate::Foreign(owner) => {
@@ -232,6 +233,10 @@ impl Slow<'_> {
         let mut maker = Maker { shared, nat, peers, policy, side, worker, now };
         match maker.inbound(&first, is_outside) {
             Some(Ok(ends)) => {
+                let has_cookie = vector.flags[lane] & flags::COOKIE != 0;
+                if has_cookie && !self.side.begin_splice(&key, &seen(vector, &header, lane)) {
+                    return Fate::Drop(Drop::SynCookie);
+                }
                 vector.flags[lane] |= flags::TRACKED;
                 translate(vector, lane, &header, ends);
                 remember_first((nat, &*self.side), (&mut *vector, lane), &key);

@@ -84,6 +84,22 @@ pub(super) fn translate(vector: &mut Vector, lane: usize, header: &Header, new: 
     note(vector, lane, header, new);
 }
 
+/// Gives a lane whose fields are known, and whose destination was translated, the ends with which it was received.
+/// `false`: its source is another one, too.
+#[cold]
+pub(crate) fn undo(vector: &mut Vector, lane: usize, received: Ends) -> bool {
+    let Some(header) = vector.known_fields().map(|fields| header(fields, lane)) else {
+        return false;
+    };
+    let source = |ends: Ends| (ends.source, ends.ports >> 16);
+    if source(received) != source(header.ends) {
+        return false;
+    }
+    translate(vector, lane, &header, received);
+    vector.flags[lane] &= !flags::TRANSLATED;
+    true
+}
+
 /// The columns of a lane that has other ends now.
 #[inline(always)]
 pub(super) fn note(vector: &mut Vector, lane: usize, header: &Header, new: Ends) {

@@ -41,7 +41,7 @@ pub use alg::{AlgPort, Wanted, external_port};
 pub use errors::restore;
 pub use held::NotHeld;
 pub use input::make_input;
-pub(crate) use lanes::goes_on;
+pub(crate) use lanes::{goes_on, undo};
 pub(crate) use left::LEFT_PART;
 pub use output::make_output;
 pub use places::{Places, Wish};
@@ -65,16 +65,20 @@ use statics::{StaticEnd, Statics};
 pub const EDGES: &[&str] = &["icmp4-error"];
 const ERROR: u16 = 0;
 
-/// Drops a lane; one for which no external port is left is answered (RFC 4787 REQ-12, as RFC 7857 advises), unless its
-/// policy is silent.
-fn refuse(vector: &mut Vector, lane: usize, reason: Drop, is_silent: bool) {
-    vector.next[lane] = reason.next();
-    let cause = match reason {
-        Drop::Nat44NoPort if !is_silent => IcmpCause::NoPort,
-        Drop::Nat44Quota if !is_silent => IcmpCause::Quota,
-        _ => return,
+/// Drops a lane. One for which no external port or mapping is left is answered (RFC 4787 REQ-12, as RFC 7857 advises),
+/// unless its policy is silent, the first; and one that may begin no flow, unless refusals of flows are, the second.
+fn refuse((vector, lane): (&mut Vector, usize), reason: Drop, is_silent: [bool; 2]) {
+    let [of_policy, of_flows] = is_silent;
+    let (cause, is_silent) = match reason {
+        Drop::Nat44NoPort => (Some(IcmpCause::NoPort), of_policy),
+        Drop::Nat44Quota => (Some(IcmpCause::Quota), of_policy),
+        Drop::Nat44TableFull => (IcmpCause::of_flow(reason), of_policy),
+        _ => (IcmpCause::of_flow(reason), of_flows),
     };
-    (vector.arg[lane], vector.next[lane]) = (cause.code(), ERROR);
+    match cause.filter(|_| !is_silent) {
+        Some(cause) => (vector.arg[lane], vector.next[lane]) = (cause.code(), ERROR),
+        None => vector.next[lane] = reason.next(),
+    }
 }
 
 /// The node that translates destinations.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_engine::arc::ArcHook;
 use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_tables::flow_table::{Direction, Ends, Match};
+use stoa_tables::flow_table::{Direction, Ends, FlowKey, Match};
 use stoa_wire::protocol::{ICMP4, UDP};
 
 use super::create::Maker;
@@ -24,7 +24,7 @@ use crate::drops::Drop;
 use crate::flow::column::Packets;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
-use crate::flow::tracker::{Followed, Side, fits};
+use crate::flow::tracker::{Followed, Opened, Side, fits};
 use crate::nat64::hosts::is_stand_in;
 use crate::shared::Shared;
 
@@ -104,7 +104,7 @@ impl Output {
         let Some(OfWorker { flows: Some(tracker), nat: worker, .. }) = cx.local::<OfWorker>()
         else {
             // Without flows nothing can be translated.
-            left.iter().for_each(|lane| refuse(vector, lane, Drop::Nat44Untranslated, true));
+            left.iter().for_each(|lane| vector.next[lane] = Drop::Nat44Untranslated.next());
             return true;
         };
         let (peers, side) = (shared.remote_peers.read(reader), tracker.of(true));
@@ -125,7 +125,8 @@ impl Output {
                 }
                 Ok(false) => {}
                 Err(reason) => {
-                    refuse(vector, lane, reason, slow.worker.is_silent);
+                    let of_flows = shared.flows.limits().is_silent();
+                    refuse((&mut *vector, lane), reason, [slow.worker.is_silent, of_flows]);
                     is_any = true;
                 }
             }
@@ -201,6 +202,13 @@ impl<'a> Slow<'a> {
             }
             _ => {}
         }
+        if vector.flags[lane] & flags::COOKIE != 0 {
+            // When it was sent, nothing translated the connection.
+            return Err(Drop::SynCookie);
+        }
+        if untranslated.is_none() && vector.flags[lane] & flags::DEFERRED != 0 {
+            untranslated = self.begin_deferred((&*vector, lane), &header, key)?;
+        }
         let packet = seen(vector, &header, lane);
         // What the router itself sends comes from no zone.
         let is_own = vector.flags[lane] & flags::OWN != 0;
@@ -224,6 +232,28 @@ impl<'a> Slow<'a> {
             );
         }
         Ok(true)
+    }
+
+    /// A SYN that waited for its zone gets the flow that its rule gives it: the translated one takes its place, as if it
+    /// had not waited.
+    #[cold]
+    fn begin_deferred(
+        &mut self,
+        (vector, lane): (&Vector, usize),
+        header: &Header,
+        key: FlowKey,
+    ) -> Result<Option<u32>, Drop> {
+        let Some(policy) = self.policy else { return Ok(None) };
+        let of = (self.shared, self.reader);
+        let Some(admission) = acl::admission_of_deferred(of, (vector, lane), policy) else {
+            return Ok(None);
+        };
+        match self.side.create(key, &seen(vector, header, lane), admission, self.now) {
+            Opened::New => Ok(self.side.find(&key).and_then(Match::id)),
+            Opened::Existing(_) => Err(Drop::FlowContended),
+            Opened::Untracked | Opened::PortTaken => Ok(None),
+            Opened::Drop(reason) => Err(reason),
+        }
     }
 
     fn outbound(&self, vector: &Vector, (lane, header): (usize, &Header)) -> Outbound<'a> {

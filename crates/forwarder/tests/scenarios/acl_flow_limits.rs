@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use stoa_api::v1;
+use stoa_forwarder::control::Limits;
 use stoa_forwarder::control::desired::FlowLimits;
 use stoa_wire::tcp::flag;
 
@@ -16,7 +17,7 @@ use crate::harness::*;
 fn limited(limits: &FlowLimits) -> Setup {
     let mut setup = open_gate().with("west", |it| it.zone = "lan".to_owned());
     setup = setup.with("east", |it| it.zone = "lan".to_owned());
-    setup.0.flow_limits = limits.clone();
+    setup.0.flow_limits = FlowLimits { is_silent: true, ..limits.clone() };
     setup
 }
 
@@ -166,4 +167,54 @@ fn changes_of_limits_and_zones_keep_the_counts() {
     assert_eq!(flood(&mut lab, 4000..4020), 40);
     assert!(lab.state().list_limits().iter().all(|row| !row.name.starts_with("zone-")));
     assert_eq!(flows(&mut lab).len(), 40);
+}
+
+/// Asserts that senders of packets that may begin no flow are answered in both families, or not at all; returns how
+/// many answers there are.
+fn answers(lab: &mut Lab, is_silent: bool) -> usize {
+    let back = lab.parsed("west");
+    assert!(back.iter().all(|it| [Some((3, 13)), Some((1, 1))].contains(&it.icmp)), "{back:?}");
+    let of = |icmp| back.iter().filter(|it| it.icmp == Some(icmp)).count();
+    assert_eq!([of((3, 13)), of((1, 1))].map(|it| it > 0), [!is_silent; 2]);
+    back.len()
+}
+
+#[test]
+fn senders_that_may_begin_no_flow_are_answered_or_not() {
+    for is_silent in [false, true] {
+        let mut setup = limited(&of_zone(live(2)));
+        setup.0.flow_limits.is_silent = is_silent;
+        let mut lab = Lab::new(&setup);
+        assert_eq!(flood(&mut lab, 1000..1001), 2);
+        assert_eq!(flood(&mut lab, 1001..1002), 0);
+        lab.assert_dropped(&[("flow-zone-limit", 2)]);
+        assert_eq!(answers(&mut lab, is_silent), if is_silent { 0 } else { 2 });
+        // Answers are limited by rate, and what is not answered keeps its name.
+        assert_eq!(flood(&mut lab, 2000..2100) + flood(&mut lab, 2100..2200), 0);
+        assert!(answers(&mut lab, is_silent) < 400);
+        lab.assert_dropped(&[("flow-zone-limit", 400)]);
+        // A change of the option alone is in force at once.
+        setup.0.flow_limits.is_silent = !is_silent;
+        lab.apply(&setup).unwrap();
+        lab.settle();
+        lab.pass_time(Duration::from_secs(5));
+        assert_eq!(flood(&mut lab, 1001..1002), 0);
+        answers(&mut lab, !is_silent);
+        lab.assert_dropped(&[("flow-zone-limit", 2)]);
+    }
+}
+
+#[test]
+fn a_full_table_answers_as_limits_do() {
+    for is_silent in [false, true] {
+        let mut setup = open_gate();
+        setup.0.flow_limits.is_silent = is_silent;
+        let limits = Limits { flows4: 32, flows6: 32, ..LIMITS };
+        let mut lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
+        // What is evicted makes room a moment later.
+        let passed = flood(&mut lab, 1000..1100) as u64;
+        answers(&mut lab, is_silent);
+        assert!(passed < 200);
+        lab.assert_dropped(&[("flow-table-full", 200 - passed)]);
+    }
 }

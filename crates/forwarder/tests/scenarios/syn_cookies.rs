@@ -3,6 +3,7 @@
 mod floods;
 mod prefixes;
 mod segment;
+mod translated;
 
 use std::time::Duration;
 

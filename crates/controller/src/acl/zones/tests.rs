@@ -1,5 +1,6 @@
 //! Zones and pairs of a configuration, decisions about packets between them, and what a commit warns about.
 
+mod cookies;
 mod example;
 
 use std::net::IpAddr;
@@ -358,31 +359,4 @@ fn a_commit_warns_of_what_the_router_does_not_get() {
     };
     let found = with(&[("inside", "outside", "web")], drops);
     assert!(found.len() == 1 && found[0].contains("at zones inside to outside"), "{found:?}");
-}
-
-#[test]
-fn syn_cookies_are_those_of_the_zone() {
-    let mut value = whole(&[("inside", "outside", "web")]);
-    let cookies = |value: &Value| {
-        let configuration = parsed(value).unwrap();
-        let of = |name: &str| configuration.interfaces.named(name).unwrap().zone_syn_cookies;
-        let texts: Vec<String> = configuration.warnings().into_iter().map(|it| it.text).collect();
-        let warned =
-            texts.iter().filter(|text| text.contains("syn-cookies have no effect")).count();
-        (["lan", "wan", "dmz"].map(of), warned)
-    };
-    assert_eq!(cookies(&value), ([None; 3], 0));
-    // No rule is stateful.
-    zones_of(&mut value)[1]["syn-cookies"] = json!({});
-    assert_eq!(cookies(&value), ([None, Some(1000), None], 1));
-    let ace = &mut value["ietf-access-control-list:acls"]["acl"][0]["aces"]["ace"][0];
-    ace["actions"]["stoa-acl:stateful"] = json!(true);
-    zones_of(&mut value)[1]["syn-cookies"] = json!({ "threshold": 0 });
-    assert_eq!(cookies(&value), ([None, Some(0), None], 0));
-    // The list is not of a pair to this zone.
-    zones_of(&mut value)[0]["syn-cookies"] = json!({ "threshold": 5 });
-    assert_eq!(cookies(&value), ([Some(5), Some(0), None], 1));
-    zones_of(&mut value)[1] = json!({ "name": "router", "syn-cookies": {} });
-    let errors = parsed(&value).unwrap_err();
-    assert!(errors.iter().any(|(_, cause)| cause.contains("router itself")), "{errors:?}");
 }

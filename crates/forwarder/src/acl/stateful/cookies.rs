@@ -5,6 +5,7 @@
 use std::sync::LazyLock;
 
 use stoa_engine::arc::ArcHook;
+use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{DROP, flags};
 use stoa_engine::{Context, Vector};
 use stoa_tables::classifier::Fragment;
@@ -18,8 +19,8 @@ use super::syn_ack::SynAnswer;
 use super::{seen, tracked, tracker};
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::interfaces::Ends;
-use crate::acl::keys::{self, Family};
-use crate::acl::node::{AclNode, ORIGIN, argument_of};
+use crate::acl::keys::{self, Family, Ip4};
+use crate::acl::node::{AclNode, ERROR, ORIGIN, argument_of};
 use crate::acl::place::{INPUT4, INPUT6, Place, ZONES4, ZONES6};
 use crate::acl::zones::FIRST;
 use crate::acl::{Policy, TRACK, Tracks};
@@ -28,7 +29,8 @@ use crate::drops::Drop;
 use crate::flow::cookie;
 use crate::flow::fields::Kind;
 use crate::flow::splice::Splice;
-use crate::flow::tracker::{Opened, Side};
+use crate::flow::tracker::{Admission, Opened, Side};
+use crate::icmp::next_of_dropped;
 use crate::shared::Shared;
 
 const CONTROLS: u8 = flag::SYN | flag::ACK | flag::RST | flag::FIN;
@@ -138,14 +140,12 @@ impl<F: Family> AclNode<F> {
     ) -> bool {
         const NEW: u16 = flags::TRACKED | flags::DEFERRED | flags::COOKIE;
         let mut is_any = false;
-        // The flow of a translated IPv4 packet has the addresses of both sides. IPv6 has translation of prefixes alone,
-        // of which flows know nothing.
+        // IPv6 has translation of prefixes alone, of which flows know nothing.
         let translated = if F::IS_IP4 { flags::TRANSLATED } else { 0 };
         let [_, (pairs, hook)] = places::<F>();
         for lane in 0..vector.len() {
             let lane_flags = vector.flags[lane];
             if lane_flags & NEW == 0
-                || lane_flags & translated != 0
                 || lane_flags & flags::ADMITTED != 0 && lane_flags & flags::COOKIE == 0
             {
                 continue;
@@ -157,11 +157,16 @@ impl<F: Family> AclNode<F> {
             };
             if goes_on && is_syn(kind) {
                 let zone = argument(pairs, hook, &self.shared, vector.tx_if[lane]);
-                let next = self.open(cx, (vector, lane), (lane_flags, zone), policy);
+                let next = if lane_flags & translated != 0 {
+                    self.open_translated(cx, (vector, lane), (lane_flags, zone), policy)
+                } else {
+                    self.open(cx, (vector, lane), (lane_flags, zone), policy)
+                };
                 is_any |= next.is_some();
                 vector.next[lane] = next.unwrap_or(vector.next[lane]);
             }
         }
+        self.give_up_answered(cx);
         is_any
     }
 
@@ -174,7 +179,11 @@ impl<F: Family> AclNode<F> {
         policy: Policy,
     ) -> Option<u16> {
         if lane_flags & flags::COOKIE != 0 {
-            return self.open_spliced(cx, (vector, lane), zone);
+            let fields = vector.known_fields()?;
+            let key = F::flow_key(fields, lane, self.vrf_of(vector, lane));
+            let side = tracker(cx)?.of(F::IS_IP4);
+            let id = side.find(&key).filter(|found| side.owns(*found)).and_then(Match::id);
+            return self.open_spliced(cx, (vector, lane), (id, zone));
         }
         if lane_flags & flags::DEFERRED != 0 {
             if self.shared.flows.syn_cookies().is_on(zone) && self.answer(vector, lane) {
@@ -182,7 +191,8 @@ impl<F: Family> AclNode<F> {
                 return Some(ORIGIN);
             }
             if let Some(reason) = self.begin_deferred(cx, (vector, lane), policy) {
-                return Some(reason.next());
+                let of = (self.shared.flows.limits().is_silent(), ERROR);
+                return Some(next_of_dropped((vector, lane), reason, of));
             }
         }
         let fields = vector.known_fields()?;
@@ -201,17 +211,15 @@ impl<F: Family> AclNode<F> {
     }
 
     /// A SYN in place of an acknowledgement leaves; without a spliced flow, it is dropped.
-    fn open_spliced(
+    pub(super) fn open_spliced(
         &self,
         cx: &mut Context<'_>,
         (vector, lane): (&mut Vector, usize),
-        zone: u32,
+        (id, zone): (Option<u32>, u32),
     ) -> Option<u16> {
         let (refused, worker) = (Some(Drop::SynCookie.next()), cx.worker);
         let fields = vector.known_fields()?;
-        let key = F::flow_key(fields, lane, self.vrf_of(vector, lane));
         let side = tracker(cx)?.of(F::IS_IP4);
-        let id = side.find(&key).filter(|found| side.owns(*found)).and_then(Match::id);
         let splice = id.and_then(|id| Some((id, side.splice(id)?)));
         let Some((id, Splice::Opening(mut opening))) = splice else { return refused };
         if !opening.is_counted {
@@ -228,7 +236,7 @@ impl<F: Family> AclNode<F> {
 
     /// Has a SYN be answered by a SYN-ACK with a cookie. Its window is 0, so that the client sends nothing before the
     /// server has answered: it would be lost. `false`: the SYN has a wrong checksum, which says nothing.
-    fn answer(&mut self, vector: &Vector, lane: usize) -> bool {
+    pub(super) fn answer(&mut self, vector: &Vector, lane: usize) -> bool {
         let Some(fields) = vector.known_fields() else { return false };
         let packet = seen(vector, fields, lane);
         let Some(view) = packet.view() else { return false };
@@ -265,7 +273,8 @@ impl<F: Family> AclNode<F> {
         (vector, lane): (&mut Vector, usize),
         policy: Policy,
     ) -> Option<Drop> {
-        let rule = self.rule_of(cx, vector, lane)?;
+        let of = (&*self.shared, cx.reader, self.ids[lane]);
+        let rule = rule_of::<F>(of, vector, lane)?;
         let fields = vector.known_fields()?;
         let key = F::flow_key(fields, lane, self.vrf_of(vector, lane));
         let (packet, now) = (seen(vector, fields, lane), self.tracking.now);
@@ -279,26 +288,42 @@ impl<F: Family> AclNode<F> {
         }
         None
     }
+}
 
-    /// The stateful rule that admits a SYN: that of the first place whose lists have one. The packet is as those have
-    /// seen it, and what they count they have counted.
-    fn rule_of(&self, cx: &Context<'_>, vector: &Vector, lane: usize) -> Option<Tracks> {
-        let acls = self.shared.acls.read(cx.reader);
-        let packet = F::fields(vector.bytes(lane));
-        let [(input, in_hook), (pairs, pair_hook)] = places::<F>();
-        let at = |place, hook, interface| argument(place, hook, &self.shared, interface);
-        let list = |id: u32| if [0, TRACK].contains(&id) { None } else { acls.get(id) };
-        let zones = [vector.rx_if[lane], vector.tx_if[lane]].map(|it| at(pairs, pair_hook, it));
-        let (received, sent) = (vector.rx_if[lane], vector.tx_if[lane]);
-        let both = Ends::of(&self.shared.attributes, (received, sent), false);
-        let all = [
-            (list(at(input, in_hook, received)), Ends { sent: 0, ..both }),
-            (acls.pair_between(zones).map(|pair| pair.of::<F>()), both),
-            (list(self.ids[lane]), both),
-        ];
-        all.into_iter().find_map(|(classifier, ends)| {
-            let found = keys::first::<F>(&classifier?.reader, &packet, ends);
-            classifier?.rules.get(found as usize)?.tracks
-        })
-    }
+/// The stateful rule that admits a SYN: that of the first place whose lists have one. The packet is as those have seen
+/// it, and what they count they have counted. `output`: the id of the lists of the output; 0: they have not seen it.
+fn rule_of<F: Family>(
+    (shared, reader, output): (&Shared, &Reader, u32),
+    vector: &Vector,
+    lane: usize,
+) -> Option<Tracks> {
+    let acls = shared.acls.read(reader);
+    let packet = F::fields(vector.bytes(lane));
+    let [(input, in_hook), (pairs, pair_hook)] = places::<F>();
+    let at = |place, hook, interface| argument(place, hook, shared, interface);
+    let list = |id: u32| if [0, TRACK].contains(&id) { None } else { acls.get(id) };
+    let zones = [vector.rx_if[lane], vector.tx_if[lane]].map(|it| at(pairs, pair_hook, it));
+    let (received, sent) = (vector.rx_if[lane], vector.tx_if[lane]);
+    let both = Ends::of(&shared.attributes, (received, sent), false);
+    let all = [
+        (list(at(input, in_hook, received)), Ends { sent: 0, ..both }),
+        (acls.pair_between(zones).map(|pair| pair.of::<F>()), both),
+        (list(output), both),
+    ];
+    all.into_iter().find_map(|(classifier, ends)| {
+        let found = keys::first::<F>(&classifier?.reader, &packet, ends);
+        classifier?.rules.get(found as usize)?.tracks
+    })
+}
+
+/// The rule that gives a SYN over IPv4 its flow which has waited for its zone, and is about to be translated: before
+/// output lists, which see another source.
+#[cold]
+pub(crate) fn admission_of_deferred(
+    (shared, reader): (&Shared, &Reader),
+    (vector, lane): (&Vector, usize),
+    policy: Policy,
+) -> Option<Admission> {
+    let rule = rule_of::<Ip4>((shared, reader, 0), vector, lane)?;
+    Some(rule.admission(policy, false, vector.rx_if[lane]))
 }

@@ -11,9 +11,10 @@ use super::{Fate, seen, tracked};
 use crate::acl::Policy;
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
-use crate::acl::node::AclNode;
+use crate::acl::node::{AclNode, ERROR};
 use crate::flow::alg::{Alg, Expectation, Expected, ExpectedKey};
 use crate::flow::tracker::{Opened, Side};
+use crate::icmp::next_of_dropped;
 use crate::nat::NatWorker;
 
 /// The worker that follows the control connection of a call, and so the call: it ends both.
@@ -60,7 +61,8 @@ impl<F: Family> AclNode<F> {
                 }
             }
             Some(Fate::Drop(reason)) => {
-                vector.next[lane] = reason.next();
+                let of = (self.shared.flows.limits().is_silent(), ERROR);
+                vector.next[lane] = next_of_dropped((&mut *vector, lane), reason, of);
                 *is_any = true;
             }
             Some(Fate::Foreign(owner)) => {

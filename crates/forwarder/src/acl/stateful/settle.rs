@@ -1,23 +1,25 @@
 //! What becomes of packets that rules have judged, and of their flows.
 
-use stoa_engine::vector::{Fields, flags};
+use stoa_engine::vector::flags;
 use stoa_engine::{Context, Vector};
-use stoa_tables::flow_table::{Direction, FlowKey, Match, Tuple};
+use stoa_tables::flow_table::{Direction, Match};
 
 use super::cookies::{is_acknowledgement, is_syn};
+use super::forwards::{is_to_external, may_be_deferred};
+use super::judged::{Judged, judged};
 use super::sip::note_sip;
-use super::{Task, Tracking, is_current, seen, tracked, tracker, vrf_of};
+use super::{Task, Tracking, is_current, tracked, tracker, vrf_of};
 use crate::acl::Tracks;
-use crate::acl::flow_keys::{flow_vrf, is_of_router};
+use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
-use crate::acl::node::{ERROR, hop_limit, passes};
+use crate::acl::node::{ERROR, passes};
 use crate::acl::place::Place;
 use crate::acl::refusal::{Refusal, refusal_of};
 use crate::drops::Drop;
 use crate::flow::alg::Alg;
 use crate::flow::fields::Kind;
-use crate::flow::flows::Now;
-use crate::flow::tracker::{Admission, Followed, Opened, Seen, Side, fits};
+use crate::flow::tracker::{Admission, Followed, Opened, Side, fits};
+use crate::icmp::next_of_dropped;
 use crate::shared::Shared;
 
 /// What becomes of a lane.
@@ -30,37 +32,6 @@ enum Settled {
     Drop(Drop),
     /// The worker with this number follows its flow.
     Foreign(u8),
-}
-
-/// A packet that rules have judged.
-struct Judged<'a> {
-    packet: Seen<'a>,
-    key: FlowKey,
-    ports: u32,
-    /// The flow that an input node has found; an output node: none.
-    known: Match,
-    flags: u16,
-    received: u32,
-    now: Now,
-    /// It is from the router itself, or for it, so that no list sees the other direction; or it has an address of the
-    /// router, or goes no further.
-    begins_none: bool,
-}
-
-impl Task<'_> {
-    /// The flow of a packet that a rule has judged anew has the gateway of that rule, or else that of its policy of
-    /// address translation.
-    fn renew_alg(&self, side: &mut Side, judged: &Judged<'_>, rule: Tracks) {
-        if self.policy.has_algs || self.shared.flows.may_alter(!judged.key.is_ip6()) {
-            let of_policy = || {
-                let id = side.find(&judged.key)?.id().filter(|id| side.is_translated(*id))?;
-                let has = side.alg_flow(id).and_then(|it| it.alg);
-                self.shared.nat.read(self.reader).alg_of_flow(&side.reader().entry(id), has)
-            };
-            let alg = rule.alg.or_else(of_policy);
-            side.renew_alg(&judged.key, alg, &judged.packet, judged.now);
-        }
-    }
 }
 
 /// Decides about lanes by the rule that each of them meets; whether any does not go on along the arc.
@@ -106,7 +77,10 @@ pub(in crate::acl) fn settle_all<F: Family>(
                 let cause = task.place.cause;
                 vector.next[lane] = refusal.next((&mut *vector, lane), cause, F::IS_IP4, ERROR);
             }
-            Settled::Drop(reason) => vector.next[lane] = reason.next(),
+            Settled::Drop(reason) => {
+                let of = (task.shared.flows.limits().is_silent(), ERROR);
+                vector.next[lane] = next_of_dropped((&mut *vector, lane), reason, of);
+            }
             Settled::Foreign(owner) => tracking.foreign.push(lane, owner),
         }
     }
@@ -165,39 +139,6 @@ fn settle<F: Family>(
     }
 }
 
-fn judged<'a, F: Family>(
-    task: &Task<'_>,
-    (vector, fields, lane): (&'a Vector, &Fields, usize),
-    (tracking, is_stateful): (&Tracking, bool),
-) -> Judged<'a> {
-    let vrf = vrf_of(task.shared, task.place, vector, lane);
-    let (is_input, key) = (task.place.is_input(), F::flow_key(fields, lane, flow_vrf(vrf)));
-    Judged {
-        packet: seen(vector, fields, lane),
-        key,
-        ports: fields.ports[lane],
-        known: tracking.known[lane],
-        flags: vector.flags[lane],
-        received: vector.rx_if[lane],
-        now: tracking.now,
-        // An output node sees packets that are forwarded, or that the router sends.
-        begins_none: is_stateful
-            && (vector.flags[lane] & flags::OWN != 0
-                || is_input
-                    && (hop_limit::<F>(vector, lane) <= 1
-                        || is_of_router(task.shared, (vrf, task.reader), &key)
-                        || changes_family(task, vrf, &key))),
-    }
-}
-
-/// Whether the packet becomes one of the other family. With NAT64 its flow is that of NAT44, and answers come to that
-/// one. With SIIT answers have the other family where they are received.
-fn changes_family(task: &Task<'_>, vrf: u32, key: &FlowKey) -> bool {
-    let nat64 = task.shared.nat64.read(task.reader);
-    matches!(&key.tuple, Tuple::Ip6(it) if nat64.translates(vrf, it.destination))
-        || task.shared.siit.read(task.reader).translates(vrf, &key.tuple)
-}
-
 /// A stateful rule accepts the packet.
 fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks) -> Settled {
     // A packet for the router neither begins a flow nor keeps one.
@@ -227,14 +168,18 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
     }
     let (cookies, kind) = (task.shared.flows.syn_cookies(), judged.packet.kind);
     let has_cookie = judged.flags & flags::COOKIE != 0;
-    // Nobody has translated a cookie, and what has no state has no place to translate its answer.
-    let is_translated = task.policy.has_nat || judged.flags & flags::STATELESS != 0;
-    if cookies.defers() && !is_translated && !has_cookie && is_syn(kind) {
+    let of = (&judged.key, judged.flags);
+    if cookies.defers() && !has_cookie && is_syn(kind) && may_be_deferred(task, of) {
         return Settled::Pass(flags::DEFERRED);
     }
     match side.create(judged.key, &judged.packet, admission, judged.now) {
         Opened::Existing(found) => join(task, side, judged, (found, admission), rule),
-        Opened::New if has_cookie && !side.begin_splice(&judged.key, &judged.packet) => {
+        // The flow of a port forward takes the place of this one, and is spliced there.
+        Opened::New
+            if has_cookie
+                && !is_to_external(task, &judged.key)
+                && !side.begin_splice(&judged.key, &judged.packet) =>
+        {
             Settled::Drop(Drop::SynCookie)
         }
         Opened::Drop(Drop::TcpNoConnection) if cookies.is_armed() && is_acknowledgement(kind) => {

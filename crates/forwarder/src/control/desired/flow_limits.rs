@@ -24,13 +24,15 @@ pub struct FlowLimits {
     pub zones: BTreeMap<String, Limit>,
     /// VRFs by name; "": the default one.
     pub vrfs: BTreeMap<String, Limit>,
+    /// Whether senders of packets that may begin no flow get no ICMP.
+    pub is_silent: bool,
 }
 
 impl Default for FlowLimits {
     fn default() -> Self {
         let (host, prefix) = Default::default();
         let (zones, vrfs) = Default::default();
-        Self { host, prefix, lengths: PREFIX_LENGTHS, zones, vrfs }
+        Self { host, prefix, lengths: PREFIX_LENGTHS, zones, vrfs, is_silent: false }
     }
 }
 
@@ -69,10 +71,11 @@ impl FlowLimits {
             lengths,
             zones: named(&message.zones),
             vrfs: named(&message.vrfs),
+            is_silent: message.refusal() == v1::FlowRefusal::Silent,
         })
     }
 
-    /// The message; `None`: nothing is limited.
+    /// The message; `None`: nothing is limited, and senders are answered.
     pub fn message(&self) -> Option<v1::FlowLimits> {
         let some = |limit: &Limit| limit.iter().any(Option::is_some);
         let all = |limits: &BTreeMap<String, Limit>| -> Vec<v1::FlowLimit> {
@@ -83,11 +86,13 @@ impl FlowLimits {
         };
         let [ip4_length, ip6_length] = self.lengths.map(u32::from);
         let prefix = v1::FlowLimit { ip4_length, ip6_length, ..message(self.prefix) };
+        let refusal = if self.is_silent { v1::FlowRefusal::Silent } else { v1::FlowRefusal::Icmp };
         let whole = v1::FlowLimits {
             host: some(&self.host).then(|| message(self.host)),
             prefix: some(&self.prefix).then_some(prefix),
             zones: all(&self.zones),
             vrfs: all(&self.vrfs),
+            refusal: refusal.into(),
         };
         (whole != v1::FlowLimits::default()).then_some(whole)
     }
@@ -124,15 +129,18 @@ mod tests {
             prefix: Some(v1::FlowLimit { ip4_length: 20, ..limit("", Some(0)) }),
             zones: vec![limit("lan", Some(7)), limit("wan", None)],
             vrfs: vec![limit("", Some(9))],
+            refusal: v1::FlowRefusal::Silent.into(),
         };
         let read = FlowLimits::of(&given).unwrap();
-        assert_eq!(read.lengths, [20, 56]);
+        assert_eq!((read.lengths, read.is_silent), ([20, 56], true));
         let back = read.message().unwrap();
         assert_eq!((&back.host, &back.vrfs), (&given.host, &given.vrfs));
         assert_eq!(back.zones, [limit("lan", Some(7))]);
         assert_eq!(FlowLimits::of(&back).map(|it| it.message()), Ok(Some(back)));
         assert_eq!(FlowLimits::of(&v1::FlowLimits::default()), Ok(FlowLimits::default()));
         assert_eq!(FlowLimits::default().message(), None);
+        let silent = FlowLimits { is_silent: true, ..FlowLimits::default() };
+        assert_eq!(silent.message().map(|it| FlowLimits::of(&it)), Some(Ok(silent)));
         let long = v1::FlowLimit { ip6_length: 65, ..limit("", Some(1)) };
         let long = v1::FlowLimits { prefix: Some(long), ..v1::FlowLimits::default() };
         assert!(FlowLimits::of(&long).is_err());

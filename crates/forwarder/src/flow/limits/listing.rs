@@ -1,11 +1,24 @@
 //! What limits of flows have refused, and what they count now.
 
+use std::sync::atomic::Ordering;
+
 use super::{FlowLimits, Measure, Of, Reached};
 
 /// Counters of a slice of [`FlowLimits::fullest`]: less than a millisecond.
 const SLICE: usize = 1 << 15;
 
 impl FlowLimits {
+    /// Whether senders of packets that may begin no flow get no answer.
+    #[inline]
+    pub fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether they get none.
+    pub fn set_silent(&self, is_silent: bool) {
+        self.is_silent.store(is_silent, Ordering::Relaxed);
+    }
+
     /// A worker has dropped a first packet.
     pub fn count_refused(&self, worker: usize, Reached { of, measure }: Reached) {
         let of = self.refusals.get(worker).and_then(|it| it.0.get(of.place()));

@@ -77,6 +77,8 @@ struct Refusals(Box<[[Counter; Measure::ALL.len()]]>);
 pub struct FlowLimits {
     /// Whether something is limited.
     is_on: AtomicBool,
+    /// Whether senders of packets that may begin no flow get no answer.
+    is_silent: AtomicBool,
     /// Raised when others are counted than before.
     version: AtomicU32,
     lengths: [AtomicU8; 2],
@@ -133,6 +135,7 @@ impl FlowLimits {
         let [hosts, prefixes] = keys.map(Counters::new);
         Self {
             is_on: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
             version: AtomicU32::new(0),
             lengths: PREFIX_LENGTHS.map(AtomicU8::new),
             hosts,

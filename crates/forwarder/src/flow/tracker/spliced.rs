@@ -85,6 +85,14 @@ impl Side {
         }
     }
 
+    /// Whether an own flow began just now by a SYN: it counts for no zone yet, is not spliced, and nobody has answered.
+    pub fn is_beginning(&self, id: u32) -> bool {
+        let flow = self.owner.entry(id);
+        let is_opening = without_profile(flow.class()) == Class::TcpOpening as u8;
+        let has_replies = flow.counters(Direction::Reply).packets > 0;
+        is_opening && !has_replies && half_open_to(flow.zone_pair()) == 0 && !self.is_spliced(id)
+    }
+
     /// An own flow is no longer half open.
     #[inline]
     pub(super) fn note_opened(&self, id: u32) {

@@ -38,7 +38,7 @@ fn all_addresses_of_a_host_have_one_quota() {
 fn all_addresses_of_a_host_have_one_limit_of_flows() {
     let mut setup = translated(nat64(Mapping::EndpointDependent));
     let host = [Some(2), None, None];
-    setup.0.flow_limits = FlowLimits { host, ..FlowLimits::default() };
+    setup.0.flow_limits = FlowLimits { host, is_silent: true, ..FlowLimits::default() };
     let mut lab = Lab::new(&setup);
     for number in 0..2 {
         passed(&mut lab, 1, &ask(address(number), 5000), "east");
@@ -52,7 +52,8 @@ fn all_addresses_of_a_host_have_one_limit_of_flows() {
 /// Without limits, a source has 256 flows of a small table.
 #[test]
 fn all_addresses_of_a_host_have_one_share_of_the_table() {
-    let setup = translated(nat64(Mapping::EndpointDependent));
+    let mut setup = translated(nat64(Mapping::EndpointDependent));
+    setup.0.flow_limits.is_silent = true;
     let limits = Limits { nat_flows: 512, nat_mappings: 512, ..LIMITS };
     let mut lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
     for number in 0..256 {

@@ -1,20 +1,45 @@
 //! Segments between hosts, built and read.
 
+use std::net::Ipv4Addr;
+
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::tcp::{self, flag};
 use stoa_wire::tcp_options::{SYN_OPTIONS, SynOptions, Timestamps};
 use stoa_wire::{ipv4, ipv6, protocol};
 
 use crate::harness::*;
+use crate::nat44::POOL;
 
 pub const SYN_ACK: u8 = flag::SYN | flag::ACK;
 pub const ACK: u8 = flag::ACK;
+
+/// Added to a number, in place of a host: the address of the router on its link.
+pub const OURS: u8 = 100;
+/// The number of [`POOL`].
+pub const OF_POOL: u8 = 200;
+
+fn address4(number: u8) -> Ipv4Addr {
+    match number {
+        OF_POOL => POOL,
+        OURS.. => our4(number - OURS),
+        _ => host4(number),
+    }
+}
+
+fn number4(address: Ipv4Addr) -> u8 {
+    let number = address.octets()[2];
+    match address {
+        POOL => OF_POOL,
+        _ if address == our4(number) => OURS + number,
+        _ => number,
+    }
+}
 
 /// A segment between host `client` and host 2, of one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub is_ip4: bool,
-    /// From which host to which one.
+    /// From which host to which one; of IPv4 also [`OURS`] with its number: the router itself, or [`OF_POOL`].
     pub ends: (u8, u8),
     pub ports: (u16, u16),
     pub sequence: u32,
@@ -80,9 +105,10 @@ impl Segment {
         let (from, to) = self.ends;
         let mut bytes = vec![0; tcp::LENGTH + options.len() + self.data.len()];
         if self.is_ip4 {
-            let pseudo = Pseudo::Ip4 { source: host4(from), destination: host4(to) };
+            let [source, destination] = [from, to].map(address4);
+            let pseudo = Pseudo::Ip4 { source, destination };
             builder.build(&mut bytes, &pseudo, &self.data).unwrap();
-            return ip4(&ipv4::Builder::new(host4(from), host4(to), protocol::TCP), &bytes);
+            return ip4(&ipv4::Builder::new(source, destination, protocol::TCP), &bytes);
         }
         let pseudo = Pseudo::Ip6 { source: host6(from), destination: host6(to) };
         builder.build(&mut bytes, &pseudo, &self.data).unwrap();
@@ -95,7 +121,7 @@ impl Segment {
         let is_ip4 = packet[0] >> 4 == 4;
         let (segment, pseudo, ends) = if is_ip4 {
             let view = ipv4::check(packet).unwrap();
-            let ends = (view.source().octets()[2], view.destination().octets()[2]);
+            let ends = (number4(view.source()), number4(view.destination()));
             (view.payload(), view.pseudo(), ends)
         } else {
             let view = ipv6::check(packet).unwrap();

@@ -246,6 +246,7 @@ fn flow_limits() -> v1::FlowLimits {
         prefix: Some(v1::FlowLimit { ip4_length: 20, ..limit("", 1_000) }),
         zones: vec![limit("lan", 10_000)],
         vrfs: vec![limit("", 20_000), limit("red", 10)],
+        refusal: v1::FlowRefusal::Silent.into(),
     }
 }
 
