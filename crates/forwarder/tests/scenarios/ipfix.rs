@@ -49,6 +49,9 @@ fn exporting(mut setup: Setup, settings: Settings) -> Setup {
     setup
 }
 
+/// samplingProbability (RFC 5477 section 8.2.5), a number with 64 bits.
+const PROBABILITY: (u32, u16) = (0, 311);
+
 /// A lab that exports to a collector, which has its templates.
 fn begin(setup: Setup, change: impl FnOnce(&mut Settings)) -> (Lab, Collector) {
     let mut collector = Collector::new();
@@ -305,7 +308,7 @@ fn sampled_flows_are_some_of_all() {
     clear(&mut lab, &v1::FlowFilter::default());
     // What ends the export says how many there were.
     lab.apply(&open_gate()).unwrap();
-    let (mut buffer, mut sampled, mut is_over) = ([0; 65_536], 0, false);
+    let (mut buffer, mut sampled, mut is_over, mut is_reported) = ([0; 65_536], 0, false, false);
     let deadline = Instant::now() + LONG;
     while !is_over {
         assert!(Instant::now() < deadline);
@@ -313,9 +316,11 @@ fn sampled_flows_are_some_of_all() {
         for record in numbers(collector.decoder.decode(&buffer[..length])) {
             sampled += usize::from(record.contains_key(&REASON));
             is_over |= record.contains_key(&NOT_SENT);
+            is_reported |= record.get(&PROBABILITY) == Some(&0.25_f64.to_bits().into());
         }
     }
     assert!((5..60).contains(&sampled), "{sampled} of 100");
+    assert!(is_reported, "the probability");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Translation of sources: masquerade and pools, both kinds of mapping, replies, changes, and what must never leave.
 
+mod protocols;
 mod rules;
 
 use std::net::Ipv4Addr;

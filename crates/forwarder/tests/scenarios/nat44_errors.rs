@@ -25,7 +25,7 @@ pub fn error(
 
 /// What an error quotes has the ends of what its receiver has sent.
 #[track_caller]
-fn assert_quotes(error: &Parsed, sent: &[u8], length: usize) {
+pub fn assert_quotes(error: &Parsed, sent: &[u8], length: usize) {
     let quoted = &error.payload;
     assert_eq!(quoted.len(), length);
     assert_eq!(quoted[12..length.min(24)], sent[12..length.min(24)], "addresses and ports");
@@ -177,4 +177,33 @@ fn errors_about_hairpinned_packets_reach_both_ends() {
         assert_eq!(back.addresses(), (POOL.to_string(), "10.0.1.2".into()));
         assert_quotes(&back, &hello, length);
     }
+}
+
+/// RFC 5508 REQ-3: the ports are behind the options of the quoted header, and extensions (RFC 4884) are no part of the
+/// packet.
+#[test]
+fn quotes_with_options_and_extensions_are_translated() {
+    let router = Ipv4Addr::new(203, 0, 113, 1);
+    let mut lab = Lab::new(&masquerade());
+    let datagram = udp_ports(host4(1), host4(2), (5000, 53), b"ask")[20..].to_vec();
+    let options = ipv4::Builder { options: &[1; 8], ..ipv4::Builder::new(host4(1), host4(2), 17) };
+    // The addresses are those of the checksum of the datagram.
+    let asked = ip4(&options, &datagram);
+    lab.send("west", [packet_from(1, &asked)]);
+    let sent = lab.take("east").pop().unwrap()[14..].to_vec();
+    let extension = [0x20, 0, 0x9b, 0x0d, 0, 8, 1, 1, 0x03, 0xe8, 0x91, 0x01];
+    let mut quoted = sent.clone();
+    quoted.resize(128, 0);
+    quoted.extend(extension);
+    // The length of what is quoted, in words.
+    let packet = error((router, our4(2)), (11, 0, 32 << 16), &quoted);
+    lab.send("east", [packet_from(2, &packet)]);
+    assert_eq!(lab.dropped(), []);
+    let got = lab.take("west").pop().unwrap()[14..].to_vec();
+    assert_eq!(got[16..20], host4(1).octets());
+    assert_eq!(finish(sum(&got[20..])), 0, "the checksum of the error");
+    let inner = &got[28..];
+    assert_eq!(inner[12..32], asked[12..32], "addresses, options and ports");
+    assert_eq!(finish(sum(&inner[..28])), 0, "the checksum of the quoted header");
+    assert_eq!(inner[128..], extension);
 }

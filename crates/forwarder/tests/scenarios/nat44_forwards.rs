@@ -26,7 +26,8 @@ pub fn forward(outside: u16, inside: u16, more: u16) -> NatMapping {
     }
 }
 
-fn whole(index: u32, internal: Ipv4Addr, external: Ipv4Addr, length: u8) -> NatMapping {
+/// An address, or a prefix of some length, stands for another one.
+pub fn whole(index: u32, internal: Ipv4Addr, external: Ipv4Addr, length: u8) -> NatMapping {
     NatMapping {
         index,
         protocol: 0,

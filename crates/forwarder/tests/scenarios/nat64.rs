@@ -3,6 +3,7 @@
 
 pub mod errors;
 mod limits;
+mod mappings;
 mod subscribers;
 mod zones;
 
@@ -286,6 +287,9 @@ fn ip4_hosts_and_other_prefixes_go_untranslated() {
     assert_eq!(plain.addresses().0, "10.0.1.2");
     let plain = passed(&mut lab, 1, &udp(host6(1), host6(2), b"x"), "east");
     assert_eq!(plain.addresses().0, host6(1).to_string());
+    // From outside as well: only external addresses have mappings.
+    let plain = passed(&mut lab, 2, &udp(host4(2), host4(3), b"x"), "north");
+    assert_eq!(plain.addresses(), ("10.0.2.2".into(), "10.0.3.2".into()));
     // Without a policy, the prefix has no route.
     lab.apply(&Setup::three_ports()).unwrap();
     lab.settle();
