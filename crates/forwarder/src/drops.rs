@@ -145,6 +145,7 @@ reasons! {
     EspPadding "esp-padding" "authentic ESP packet whose padding is not 1, 2, 3 and so on (RFC 4303 2.4)";
     EspNextHeader "esp-next-header" "authentic ESP packet without a whole IPv4 or IPv6 packet inside";
     EspDummy "esp-dummy" "dummy packet of traffic flow confidentiality (RFC 4303 2.6)";
+    EspKeepalive "esp-keepalive" "NAT keepalive of ESP in UDP (RFC 3948 2.3)";
     EspSequence "esp-sequence" "all sequence numbers of the outbound security association are used up";
     EspEngine "esp-engine" "the crypto engine did not encrypt the packet";
     VrrpMalformed "vrrp-malformed" "truncated or malformed VRRP advertisement (RFC 9568 7.1)";

@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrayvec::ArrayVec;
 use stoa_crypto::Lane;
-use stoa_engine::vector::{Column, flags};
+use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::replay_window::Replay;
 use stoa_wire::{esp, ipv4, ipv6, protocol};
 
+use super::KEEPALIVE;
 use super::association::{Inbound, nonce};
 use super::engines::engines;
 use super::esp_encrypt::BATCH;
@@ -33,7 +35,6 @@ const IP6: u16 = 1;
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
     Box::new(EspDecrypt {
         shared: shared.clone(),
-        rows: Column::of(0),
         sequences: Box::new([0; VECTOR]),
         classes: Box::new([0; VECTOR]),
     })
@@ -41,12 +42,13 @@ pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
 
 struct EspDecrypt {
     shared: Arc<Shared>,
-    /// The association of each lane, plus one; 0: the lane was dropped.
-    rows: Column<u32>,
     sequences: Box<[u64; VECTOR]>,
     /// The classes of the outer headers.
     classes: Box<[u8; VECTOR]>,
 }
+
+/// The association of each lane; `None`: the lane was dropped. It is read once: another one may take its place meanwhile.
+type Associations<'a> = [Option<&'a Inbound>; VECTOR];
 
 impl Node for EspDecrypt {
     fn start(&mut self) {
@@ -56,17 +58,16 @@ impl Node for EspDecrypt {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         // The inner packets are other flows.
         vector.forget_flow();
+        let shared = self.shared.clone();
+        let mut associations: Associations<'_> = [None; VECTOR];
         for lane in 0..vector.len() {
-            self.rows[lane] = match self.find(cx, vector, lane) {
-                Ok(row) => row + 1,
-                Err(reason) => {
-                    vector.next[lane] = reason.next();
-                    0
-                }
-            };
+            match self.find((&shared, cx.reader), vector, lane) {
+                Ok(association) => associations[lane] = Some(association),
+                Err(reason) => vector.next[lane] = reason.next(),
+            }
         }
-        let authentic = self.decrypt(cx, vector);
-        self.decapsulate(cx, vector, &authentic);
+        let authentic = decrypt(&associations, &self.sequences, vector);
+        self.decapsulate(cx, &associations, vector, &authentic);
         Next::Lanes
     }
 }
@@ -74,10 +75,17 @@ impl Node for EspDecrypt {
 impl EspDecrypt {
     /// Finds the association of a lane, and takes the outer header off.
     #[inline]
-    fn find(&mut self, cx: &Context<'_>, vector: &mut Vector, lane: usize) -> Result<u32, Drop> {
-        let shared = &*self.shared;
+    fn find<'a>(
+        &mut self,
+        (shared, reader): (&'a Shared, &'a Reader),
+        vector: &mut Vector,
+        lane: usize,
+    ) -> Result<&'a Inbound, Drop> {
+        if vector.arg[lane] == KEEPALIVE {
+            return Err(Drop::EspKeepalive);
+        }
         let row = vector.arg[lane].checked_sub(1).ok_or(Drop::EspUnknownSpi)?;
-        let association = shared.ipsec.inbound(row, cx.reader).ok_or(Drop::EspUnknownSpi)?;
+        let association = shared.ipsec.inbound(row, reader).ok_or(Drop::EspUnknownSpi)?;
         let outer = Outer::of(vector.bytes(lane)).ok_or(Drop::EspMalformed)?;
         let is_of = outer.is_udp == association.is_udp
             && shared.attributes.vrf_of(vector.rx_if[lane]) == association.vrf;
@@ -105,52 +113,20 @@ impl EspDecrypt {
         };
         let checked = association.window.as_ref().map(|it| it.check(self.sequences[lane]));
         checked.unwrap_or(Ok(())).map_err(|replay| refused(association, replay))?;
-        Ok(row)
-    }
-
-    /// Decrypts all lanes that were not dropped; returns those that are authentic.
-    fn decrypt(&self, cx: &Context<'_>, vector: &mut Vector) -> [bool; VECTOR] {
-        let engines = engines();
-        let mut authentic = [false; VECTOR];
-        let (mut lanes, mut numbers) = (ArrayVec::<_, BATCH>::new(), ArrayVec::<_, BATCH>::new());
-        let mut open = |lanes: &mut ArrayVec<Lane<'_>, BATCH>,
-                        numbers: &mut ArrayVec<usize, BATCH>| {
-            let good = engines.open(lanes);
-            for (at, number) in numbers.iter().enumerate() {
-                authentic[*number] = good.has(at);
-            }
-            lanes.clear();
-            numbers.clear();
-        };
-        for (lane, packet) in vector.frames_mut() {
-            let row = self.rows[lane].checked_sub(1);
-            let association = row.and_then(|row| self.shared.ipsec.inbound(row, cx.reader));
-            let Some(association) = association else { continue };
-            let (shape, sequence) = (association.shape, self.sequences[lane]);
-            let sent = packet.get(esp::LENGTH..esp::LENGTH + 8).and_then(<[u8]>::first_chunk);
-            // An implicit IV is the sequence number (RFC 8750 section 3).
-            let number = sent.filter(|_| shape.iv > 0).copied().unwrap_or(sequence.to_be_bytes());
-            let (aad, aad_length) = shape.authenticated(association.spi, sequence);
-            let (key, text_offset, nonce) =
-                (&association.key, shape.front, nonce(association.salt, number));
-            lanes.push(Lane { key, packet, text_offset, nonce, aad, aad_length });
-            numbers.push(lane);
-            if lanes.is_full() {
-                open(&mut lanes, &mut numbers);
-            }
-        }
-        open(&mut lanes, &mut numbers);
-        authentic
+        Ok(association)
     }
 
     /// Accepts the numbers of authentic lanes, and hands their inner packets on.
-    fn decapsulate(&self, cx: &Context<'_>, vector: &mut Vector, authentic: &[bool; VECTOR]) {
-        let shared = &*self.shared;
+    fn decapsulate(
+        &self,
+        cx: &Context<'_>,
+        associations: &Associations<'_>,
+        vector: &mut Vector,
+        authentic: &[bool; VECTOR],
+    ) {
         let mut counted = Counted::default();
         for lane in 0..vector.len() {
-            let row = self.rows[lane].checked_sub(1);
-            let association = row.and_then(|row| shared.ipsec.inbound(row, cx.reader));
-            let Some(association) = association else { continue };
+            let Some(association) = associations[lane] else { continue };
             let done = if authentic[lane] {
                 self.decapsulate_lane(vector, lane, association)
             } else {
@@ -159,18 +135,13 @@ impl EspDecrypt {
             };
             vector.next[lane] = match done {
                 Ok(next) => {
-                    if counted.row != self.rows[lane] {
-                        self.flush(cx, &mut counted);
-                        counted.row = self.rows[lane];
-                    }
-                    counted.packets += 1;
-                    counted.bytes += u64::from(vector.length[lane]);
+                    counted.add(cx, association, vector.length[lane].into());
                     next
                 }
                 Err(reason) => reason.next(),
             };
         }
-        self.flush(cx, &mut counted);
+        counted.flush(cx);
     }
 
     /// Accepts the number of an authentic lane, and takes everything around the inner packet off; returns its edge.
@@ -213,15 +184,65 @@ impl EspDecrypt {
         vector.flags[lane] &= !flags::OF_OUTER;
         Ok(if next_header == protocol::IP4 { IP4 } else { IP6 })
     }
+}
 
-    /// Counts packets of one association.
-    fn flush(&self, cx: &Context<'_>, counted: &mut Counted) {
-        let Counted { row, packets, bytes } = std::mem::take(counted);
-        let row = row.checked_sub(1).filter(|_| packets > 0);
-        let Some(association) = row.and_then(|row| self.shared.ipsec.inbound(row, cx.reader))
-        else {
-            return;
-        };
+/// Decrypts all lanes that were not dropped; returns those that are authentic.
+fn decrypt(
+    associations: &Associations<'_>,
+    sequences: &[u64; VECTOR],
+    vector: &mut Vector,
+) -> [bool; VECTOR] {
+    let mut authentic = [false; VECTOR];
+    let (mut lanes, mut numbers) = (ArrayVec::<_, BATCH>::new(), ArrayVec::<_, BATCH>::new());
+    let mut open = |lanes: &mut ArrayVec<Lane<'_>, BATCH>, numbers: &mut ArrayVec<usize, BATCH>| {
+        let good = engines().open(lanes);
+        for (at, number) in numbers.iter().enumerate() {
+            authentic[*number] = good.has(at);
+        }
+        lanes.clear();
+        numbers.clear();
+    };
+    for (lane, packet) in vector.frames_mut() {
+        let Some(association) = associations[lane] else { continue };
+        let (shape, sequence) = (association.shape, sequences[lane]);
+        let sent = packet.get(esp::LENGTH..esp::LENGTH + 8).and_then(<[u8]>::first_chunk);
+        // An implicit IV is the sequence number (RFC 8750 section 3).
+        let number = sent.filter(|_| shape.iv > 0).copied().unwrap_or(sequence.to_be_bytes());
+        let (aad, aad_length) = shape.authenticated(association.spi, sequence);
+        let nonce = nonce(association.salt, number);
+        let (key, text_offset) = (&association.key, shape.front);
+        lanes.push(Lane { key, packet, text_offset, nonce, aad, aad_length });
+        numbers.push(lane);
+        if lanes.is_full() {
+            open(&mut lanes, &mut numbers);
+        }
+    }
+    open(&mut lanes, &mut numbers);
+    authentic
+}
+
+/// Packets of lanes in a row with the same association.
+#[derive(Default)]
+struct Counted<'a> {
+    association: Option<&'a Inbound>,
+    packets: u64,
+    bytes: u64,
+}
+
+impl<'a> Counted<'a> {
+    #[inline(always)]
+    fn add(&mut self, cx: &Context<'_>, association: &'a Inbound, bytes: u64) {
+        if !self.association.is_some_and(|last| std::ptr::eq(last, association)) {
+            self.flush(cx);
+            self.association = Some(association);
+        }
+        self.packets += 1;
+        self.bytes += bytes;
+    }
+
+    fn flush(&mut self, cx: &Context<'_>) {
+        let Self { association, packets, bytes } = std::mem::take(self);
+        let Some(association) = association else { return };
         association.received.packets.fetch_add(packets, Relaxed);
         association.received.bytes.fetch_add(bytes, Relaxed);
         if let Some(counters) = cx.counters.interfaces.get(association.interface as usize) {
@@ -229,15 +250,6 @@ impl EspDecrypt {
             counters.rx_bytes.add(bytes);
         }
     }
-}
-
-/// Packets of lanes in a row with the same association.
-#[derive(Default)]
-struct Counted {
-    /// Plus one.
-    row: u32,
-    packets: u64,
-    bytes: u64,
 }
 
 /// Bytes of an inner packet, which is of this protocol; `None`: it is not, or longer than the payload.

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use stoa_crypto::{Authentication, Engines, Ivs, Lane};
-use stoa_engine::vector::{Column, flags};
+use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::{esp, udp};
 
 use super::association::{DontFragment, IV, Outbound, nonce};
 use super::engines::engines;
+use crate::arcs::ROUTER;
 use crate::drops::Drop;
 use crate::ip::header_words;
 use crate::shared::Shared;
@@ -36,7 +37,6 @@ pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
         shared: shared.clone(),
         sequences: Box::new([DROPPED; VECTOR]),
         words: Box::new([[0; VECTOR]; 2]),
-        rows: Column::of(0),
         ivs: Ivs::new().ok(),
     })
 }
@@ -47,11 +47,12 @@ struct EspEncrypt {
     sequences: Box<[u64; VECTOR]>,
     /// The first two words of each inner packet.
     words: Box<[[u32; VECTOR]; 2]>,
-    /// The association of each lane.
-    rows: Column<u32>,
     /// `None`: the system gave no random bytes; packets of CBC are dropped.
     ivs: Option<Ivs>,
 }
+
+/// The association of each lane. It is read once: another one may take its place meanwhile.
+type Associations<'a> = [Option<&'a Outbound>; VECTOR];
 
 impl Node for EspEncrypt {
     fn start(&mut self) {
@@ -59,16 +60,18 @@ impl Node for EspEncrypt {
     }
 
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let lanes = vector.len();
-        self.rows[..lanes].copy_from_slice(&vector.arg[..lanes]);
+        let shared = self.shared.clone();
         let [first, second] = &mut *self.words;
-        header_words::load(self.shared.kernel, vector, [0, 4], [first, second]);
-        self.surround(cx, vector);
-        self.encrypt(cx, vector);
-        self.encapsulate(cx, vector);
-        let arcs = &self.shared.arcs;
-        let router = crate::arcs::ROUTER;
-        let has_features = [arcs.ip4_origin.has_any(router), arcs.ip6_origin.has_any(router)];
+        header_words::load(shared.kernel, vector, [0, 4], [first, second]);
+        let mut associations: Associations<'_> = [None; VECTOR];
+        for (association, row) in associations.iter_mut().zip(&vector.arg[..vector.len()]) {
+            *association = shared.ipsec.outbound(*row, cx.reader);
+        }
+        self.surround(&associations, vector);
+        self.encrypt(&associations, vector);
+        self.encapsulate(cx, &associations, vector);
+        let arcs = &shared.arcs;
+        let has_features = [arcs.ip4_origin.has_any(ROUTER), arcs.ip6_origin.has_any(ROUTER)];
         if has_features != [false; 2] {
             return to_origin(vector, Next::Lanes, has_features);
         }
@@ -79,14 +82,13 @@ impl Node for EspEncrypt {
 impl EspEncrypt {
     /// Writes header, IV and trailer of all lanes. Lanes in a row with the same association take their sequence numbers
     /// together.
-    fn surround(&mut self, cx: &Context<'_>, vector: &mut Vector) {
-        let shared = self.shared.clone();
+    fn surround(&mut self, associations: &Associations<'_>, vector: &mut Vector) {
         let lanes = vector.len();
         let mut from = 0;
         while from < lanes {
-            let row = self.rows[from];
-            let end = (from + 1..lanes).find(|lane| self.rows[*lane] != row).unwrap_or(lanes);
-            let Some(association) = shared.ipsec.outbound(row, cx.reader) else {
+            let row = vector.arg[from];
+            let end = (from + 1..lanes).find(|lane| vector.arg[*lane] != row).unwrap_or(lanes);
+            let Some(association) = associations[from] else {
                 vector.next[from..end].fill(Drop::TunnelDeleted.next());
                 self.sequences[from..end].fill(DROPPED);
                 from = end;
@@ -145,18 +147,17 @@ impl EspEncrypt {
     }
 
     /// Encrypts all lanes that were not dropped.
-    fn encrypt(&mut self, cx: &Context<'_>, vector: &mut Vector) {
+    fn encrypt(&mut self, associations: &Associations<'_>, vector: &mut Vector) {
         let mut failed = [false; VECTOR];
         let mut batch = Batch::new(engines());
         for (lane, packet) in vector.frames_mut() {
             let sequence = self.sequences[lane];
-            let association = self.shared.ipsec.outbound(self.rows[lane], cx.reader);
-            let Some(association) = association.filter(|_| sequence != DROPPED) else { continue };
+            let association = associations[lane].filter(|_| sequence != DROPPED);
+            let Some(association) = association else { continue };
             let shape = association.shape;
             let (aad, aad_length) = shape.authenticated(association.spi, sequence);
             let nonce = nonce(association.salt, sequence.to_be_bytes());
-            let text_offset = shape.front;
-            let (key, packet) = (&association.key, packet);
+            let (key, text_offset) = (&association.key, shape.front);
             batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }, &mut failed);
         }
         batch.finish(&mut failed);
@@ -168,26 +169,19 @@ impl EspEncrypt {
     }
 
     /// Adds UDP headers and outer headers.
-    fn encapsulate(&self, cx: &Context<'_>, vector: &mut Vector) {
-        let shared = &*self.shared;
+    fn encapsulate(&self, cx: &Context<'_>, associations: &Associations<'_>, vector: &mut Vector) {
         let lanes = vector.len();
-        let number = shared.identifications.reserve(lanes as u64);
+        let number = self.shared.identifications.reserve(lanes as u64);
         let mut counted = Counted::default();
         for lane in 0..lanes {
-            let association = shared.ipsec.outbound(self.rows[lane], cx.reader);
             let sequence = self.sequences[lane];
-            let Some(association) = association.filter(|_| sequence != DROPPED) else { continue };
+            let association = associations[lane].filter(|_| sequence != DROPPED);
+            let Some(association) = association else { continue };
             let words = [self.words[0][lane], self.words[1][lane]];
-            let of_inner = Inner::of(words, 0);
-            let payload = payload_of(words);
+            let (of_inner, payload) = (Inner::of(words, 0), payload_of(words));
             let by = (vector.tx_if[lane], vector.adjacency[lane]);
-            vector.next[lane] = match add_outer(
-                vector,
-                lane,
-                association,
-                of_inner,
-                number.wrapping_add(lane as u16),
-            ) {
+            let number = number.wrapping_add(lane as u16);
+            vector.next[lane] = match add_outer(vector, lane, association, of_inner, number) {
                 Some(next) => {
                     counted.add(cx, by, payload.into());
                     next

@@ -20,9 +20,15 @@ pub fn of_packet(packet: &LocalPacket<'_>) -> Option<u32> {
     row(packet, packet.payload)
 }
 
-/// The same for ESP in UDP. Messages of IKE begin with four zeros, and a keepalive is one byte (RFC 3948 section 2).
+/// The `arg` of `esp-decrypt` for a NAT keepalive, which is one byte (RFC 3948 section 2.3).
+pub const KEEPALIVE: u32 = u32::MAX;
+
+/// The same for ESP in UDP. Messages of IKE begin with four zeros (RFC 3948 section 2.2).
 pub fn of_datagram(packet: &LocalPacket<'_>) -> Option<u32> {
     let payload = packet.payload.get(stoa_wire::udp::LENGTH..)?;
+    if payload == [0xff] && !packet.ipsec.is_empty() {
+        return Some(KEEPALIVE);
+    }
     let is_esp = payload.first_chunk::<4>().is_some_and(|spi| *spi != [0; 4]);
     if is_esp { row(packet, payload) } else { None }
 }

@@ -89,6 +89,11 @@ fn an_association_is_for_its_own_way_of_transport() {
         lab.assert_silent();
         lab.assert_dropped(&[("esp-unknown-spi", 1)]);
     }
+    let mut lab = in_udp.lab();
+    let keepalive = udp_ports(host4(2), our4(2), (4501, 4500), &[0xff]);
+    lab.send("east", [packet_from(2, &keepalive)]);
+    lab.assert_silent();
+    lab.assert_dropped(&[("esp-keepalive", 1)]);
 }
 
 #[test]
