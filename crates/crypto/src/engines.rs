@@ -5,7 +5,7 @@ mod known;
 
 use crate::aws_lc::AwsLc;
 use crate::lane::{KINDS, Prepared};
-use crate::vaes::Vaes;
+use crate::vaes::{Vaes256, Vaes512};
 use crate::{Algorithm, BATCH, Engine, Key, KeyError, Lane, Mask};
 
 /// Why an engine is not used.
@@ -69,8 +69,9 @@ fn started() -> Vec<Started> {
     let ipsec_mb = crate::ipsec_mb::IpsecMb::new().map(boxed);
     #[cfg(not(feature = "ipsec-mb"))]
     let ipsec_mb = Err(Refusal::NotBuilt("scripts/setup ipsec-mb, then make build, adds it"));
-    let all: [Started; 3] = [
-        ("vaes-512", Vaes::new().map(boxed)),
+    let all: [Started; 4] = [
+        ("vaes-512", Vaes512::new().map(boxed)),
+        ("vaes-256", Vaes256::new().map(boxed)),
         ("ipsec-mb", ipsec_mb),
         ("aws-lc", Ok(boxed(AwsLc))),
     ];
