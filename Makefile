@@ -15,12 +15,12 @@ STOA := target/release/stoa
 help: ## What there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-build: ## The router, as target/release/stoa; with DPDK ports where `scripts/setup dpdk` was called
+build: ## The router, as target/release/stoa; with what `scripts/setup dpdk ipsec-mb` installs
 	@scripts/setup build >&2
 	@scripts/fetch-yang >&2
 	@scripts/build-dashboard >&2
 	@features="$$(scripts/features)" && \
-		echo "build: $${features:-without DPDK ports: scripts/setup dpdk, then make build, adds them}" >&2 && \
+		echo "build: $${features:-without DPDK ports and ipsec-mb: scripts/setup dpdk ipsec-mb, then make build, adds them}" >&2 && \
 		$(CARGO) build --release --locked --package stoa $$features >&2
 
 run: build ## Two hosts joined by Stoa: real ping, traceroute and iperf3, then live counters until Ctrl-C

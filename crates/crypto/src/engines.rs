@@ -5,7 +5,7 @@ mod known;
 
 use crate::aws_lc::AwsLc;
 use crate::lane::{KINDS, Prepared};
-use crate::vaes::Vaes;
+use crate::vaes::{Vaes256, Vaes512};
 use crate::{Algorithm, BATCH, Engine, Key, KeyError, Lane, Mask};
 
 /// Why an engine is not used.
@@ -14,6 +14,12 @@ pub enum Refusal {
     /// The processor or the system lacks what it needs.
     #[error("the processor or the system has no {0}")]
     Processor(&'static str),
+    /// The router was built without it.
+    #[error("the router was built without it: {0}")]
+    NotBuilt(&'static str),
+    /// Its library reports an error at its start.
+    #[error("its library does not work")]
+    Library,
     /// It does not compute what it should.
     #[error("its answer for {} is wrong", .0.name())]
     WrongAnswer(Algorithm),
@@ -59,7 +65,16 @@ fn started() -> Vec<Started> {
     fn boxed<E: Engine + 'static>(engine: E) -> Box<dyn Engine> {
         Box::new(engine)
     }
-    let all: [Started; 2] = [("vaes-512", Vaes::new().map(boxed)), ("aws-lc", Ok(boxed(AwsLc)))];
+    #[cfg(feature = "ipsec-mb")]
+    let ipsec_mb = crate::ipsec_mb::IpsecMb::new().map(boxed);
+    #[cfg(not(feature = "ipsec-mb"))]
+    let ipsec_mb = Err(Refusal::NotBuilt("scripts/setup ipsec-mb, then make build, adds it"));
+    let all: [Started; 4] = [
+        ("vaes-512", Vaes512::new().map(boxed)),
+        ("vaes-256", Vaes256::new().map(boxed)),
+        ("ipsec-mb", ipsec_mb),
+        ("aws-lc", Ok(boxed(AwsLc))),
+    ];
     let checked = |(name, engine): Started| {
         let engine = engine.and_then(|it| match answers::wrong(it.as_ref()) {
             Some(algorithm) => Err(Refusal::WrongAnswer(algorithm)),
@@ -225,6 +240,8 @@ impl Prepared {
         match self {
             Self::AwsLc(_) => 0,
             Self::Vaes(_) => 1,
+            #[cfg(feature = "ipsec-mb")]
+            Self::IpsecMb(_) => 2,
         }
     }
 }

@@ -22,11 +22,13 @@ pub struct Key {
 }
 
 /// How many engines keep keys in forms of their own.
-pub(crate) const KINDS: usize = 2;
+pub(crate) const KINDS: usize = 3;
 
 pub(crate) enum Prepared {
     AwsLc(AwsLcKey),
     Vaes(Box<vaes::GcmKey>),
+    #[cfg(feature = "ipsec-mb")]
+    IpsecMb(crate::ipsec_mb::IpsecMbKey),
 }
 
 impl Key {
@@ -68,8 +70,9 @@ pub(crate) fn check_keys(
 /// ```
 ///
 /// A lane is malformed, and left as it is, where the packet is shorter than front and tag or longer than
-/// [`PACKET_MAX`], where AAD is longer than [`Algorithm::aad_bytes_max`], and with CBC where the text is not a multiple
-/// of 16 bytes or the front has no IV. So what a peer sends needs no check of its own.
+/// [`PACKET_MAX`]; where AAD is longer than [`Algorithm::aad_bytes_max`]; with CBC where the text is not a multiple of
+/// 16 bytes or the front is shorter than an IV; without encryption where the front is shorter than the 8 bytes of ESP.
+/// So what a peer sends needs no check of its own.
 pub struct Lane<'a> {
     /// The key.
     pub key: &'a Key,
@@ -102,10 +105,14 @@ impl Lane<'_> {
         let begin = usize::from(self.text_offset);
         let end = self.packet.len().checked_sub(algorithm.tag_bytes())?;
         let length = end.checked_sub(begin)?;
-        let has_iv = algorithm.cipher() != Cipher::Cbc || (begin >= 16 && length % 16 == 0);
+        let has_front = match algorithm.cipher() {
+            Cipher::Cbc => begin >= 16 && length % 16 == 0,
+            Cipher::Null => begin >= 8,
+            Cipher::Gcm | Cipher::ChaCha20Poly1305 | Cipher::Gmac => true,
+        };
         let is_short = self.packet.len() <= PACKET_MAX
             && usize::from(self.aad_length) <= algorithm.aad_bytes_max();
-        (has_iv && is_short).then_some(begin..end)
+        (has_front && is_short).then_some(begin..end)
     }
 
     /// The parts of the packet; `None` for a malformed lane.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A packet alone keeps a processor waiting: each round of AES needs the one before. An engine therefore works on
-//! several packets at a time ([`vaes`]), or calls a library once for each ([`AwsLc`], which has every algorithm and is
-//! the oracle of all tests).
+//! several packets at a time ([`vaes`], and `ipsec-mb` where its library is installed), or calls a library once for
+//! each ([`AwsLc`], which has every algorithm and is the oracle of all tests).
 //!
 //! An engine proves at its start that it computes known answers; one that does not is not used. [`Engines`] has the
 //! fastest engine for each algorithm, or the one that is forced.
@@ -16,6 +16,8 @@ mod algorithm;
 mod aws_lc;
 mod engine;
 mod engines;
+#[cfg(feature = "ipsec-mb")]
+mod ipsec_mb;
 mod ivs;
 mod lane;
 pub mod vaes;

@@ -3,22 +3,22 @@
 
 use core::arch::x86_64::*;
 
-use super::Vaes;
+use super::Vaes512;
+use super::avx2::gmac_lanes;
 use super::blocks_avx512::{BLOCKS, blocks, counters, cross, cross_whole, encrypt};
 use super::ghash_avx512::{Unhashed, hash, hash_four, tags};
 use super::long_avx512::{Counters, Keys, LONG};
-use super::packet::{Lanes, Packet, packets};
-use crate::lane::Prepared;
+use super::packet::{Kinds, Lanes, Packet, packets};
 use crate::{BATCH, Lane, Mask};
 
 /// Short packets that are processed together, and vectors of each.
 const SHORT: (usize, usize) = (4, 2);
 
 /// Encrypts or decrypts lanes. Returns those that are encrypted or authentic.
-pub(super) fn run<const SEAL: bool>(_: &Vaes, lanes: &mut [Lane<'_>]) -> Mask {
+pub(super) fn run<const SEAL: bool>(_: &Vaes512, lanes: &mut [Lane<'_>]) -> Mask {
     let mut good = Mask::default();
     let count = lanes.len().min(BATCH);
-    // SAFETY: there is a `Vaes` only where the processor has the features.
+    // SAFETY: there is a `Vaes512` only where the processor has the features.
     unsafe {
         run_batch::<SEAL>(&mut lanes[..count], |at, is| good.add(at, is));
     }
@@ -26,22 +26,14 @@ pub(super) fn run<const SEAL: bool>(_: &Vaes, lanes: &mut [Lane<'_>]) -> Mask {
 }
 
 /// Processes a batch. Calls `each` with the lanes whose tags were written or compared.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,aes,vaes,vpclmulqdq")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,avx2,aes,vaes,vpclmulqdq")]
 fn run_batch<const SEAL: bool>(lanes: &mut [Lane<'_>], mut each: impl FnMut(usize, bool)) {
-    let mut short = [Lanes::NONE, Lanes::NONE];
-    let mut long = [Lanes::NONE, Lanes::NONE];
-    for (at, lane) in lanes.iter().enumerate() {
-        let Prepared::Vaes(key) = &lane.key.prepared else { continue };
-        let kind = usize::from(key.rounds != 10);
-        let Some(text) = lane.text_range() else { continue };
-        let is_short = text.len() <= (SHORT.1 * BLOCKS - 2) * 16;
-        let list = if is_short { &mut short[kind] } else { &mut long[kind] };
-        list.add(at);
-    }
-    short_lanes::<10, SEAL>(lanes, &short[0], &mut each);
-    short_lanes::<14, SEAL>(lanes, &short[1], &mut each);
-    long_lanes::<10, SEAL>(lanes, &long[0], &mut each);
-    long_lanes::<14, SEAL>(lanes, &long[1], &mut each);
+    let kinds = Kinds::of(lanes, (SHORT.1 * BLOCKS - 2) * 16);
+    short_lanes::<10, SEAL>(lanes, &kinds.short[0], &mut each);
+    short_lanes::<14, SEAL>(lanes, &kinds.short[1], &mut each);
+    long_lanes::<10, SEAL>(lanes, &kinds.long[0], &mut each);
+    long_lanes::<14, SEAL>(lanes, &kinds.long[1], &mut each);
+    gmac_lanes::<SEAL>(lanes, &kinds.gmac, &mut each);
 }
 
 /// Short packets: one step each, during which the hash of the packets before is computed.

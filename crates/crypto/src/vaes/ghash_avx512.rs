@@ -4,10 +4,7 @@
 use core::arch::x86_64::*;
 
 use super::blocks_avx512::{BLOCKS, reverse};
-use super::key::{GcmKey, POWERS};
-
-/// The reduction of GHASH: x^128 + x^127 + x^126 + x^121 + 1, reflected.
-const POLYNOMIAL: i64 = 0xc200_0000_0000_0000_u64.cast_signed();
+use super::key::{GcmKey, POLYNOMIAL, POWERS};
 
 /// Blocks that are not in the sum of their packet yet.
 #[derive(Clone, Copy)]

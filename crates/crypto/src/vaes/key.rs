@@ -2,6 +2,8 @@
 
 use zeroize::Zeroize;
 
+/// The reduction of GHASH: x^128 + x^127 + x^126 + x^121 + 1, reflected.
+pub(super) const POLYNOMIAL: i64 = 0xc200_0000_0000_0000_u64.cast_signed();
 /// Powers of H that a key holds.
 pub(super) const POWERS: usize = 16;
 /// Round keys of AES-256, the most.

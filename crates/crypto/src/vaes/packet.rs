@@ -1,6 +1,7 @@
 //! Packets on their way, and lists of lanes.
 
 use super::key::GcmKey;
+use crate::algorithm::Cipher;
 use crate::lane::Prepared;
 use crate::{BATCH, Lane};
 
@@ -40,6 +41,39 @@ impl Lanes {
             *place = lane as u8;
             self.count += 1;
         }
+    }
+}
+
+/// Lanes of a batch: with keys of 128 and of 256 bits.
+pub(super) struct Kinds {
+    pub(super) short: [Lanes; 2],
+    pub(super) long: [Lanes; 2],
+    pub(super) gmac: Lanes,
+}
+
+impl Kinds {
+    /// Those of `lanes` that are well-formed and have keys of this engine. A text of up to `short` bytes is short.
+    #[inline]
+    pub(super) fn of(lanes: &[Lane<'_>], short: usize) -> Self {
+        let mut kinds = Self {
+            short: [Lanes::NONE, Lanes::NONE],
+            long: [Lanes::NONE, Lanes::NONE],
+            gmac: Lanes::NONE,
+        };
+        for (at, lane) in lanes.iter().enumerate() {
+            let Prepared::Vaes(key) = &lane.key.prepared else { continue };
+            let Some(text) = lane.text_range() else { continue };
+            let kind = usize::from(key.rounds != 10);
+            let list = if lane.key.algorithm.cipher() == Cipher::Gmac {
+                &mut kinds.gmac
+            } else if text.len() <= short {
+                &mut kinds.short[kind]
+            } else {
+                &mut kinds.long[kind]
+            };
+            list.add(at);
+        }
+        kinds
     }
 }
 

@@ -3,32 +3,27 @@
 
 use core::arch::x86_64::*;
 
-use super::Vaes;
-use super::blocks_avx512::round_key;
-use super::ghash_avx512::Product;
+use super::Vaes256;
+use super::ghash_avx2::Product;
+use super::gmac_avx2::encrypted;
 use super::key::{GcmKey, POWERS, ROUND_KEYS};
 
 /// Prepares a key of 16 or 32 bytes.
-pub(super) fn prepare(_: &Vaes, bytes: &[u8]) -> GcmKey {
-    // SAFETY: there is a `Vaes` only where the processor has the features.
-    unsafe { prepare_here(bytes) }
+pub(super) fn prepare(_: &Vaes256, bytes: &[u8]) -> Box<GcmKey> {
+    let mut key = Box::new(GcmKey {
+        powers: [[0; 16]; POWERS],
+        round_keys: [[0; 16]; ROUND_KEYS],
+        rounds: 10,
+    });
+    // SAFETY: there is a `Vaes256` only where the processor has the features.
+    unsafe { prepare_here(bytes, &mut key) };
+    key
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,bmi2,aes,vaes,vpclmulqdq")]
-fn prepare_here(bytes: &[u8]) -> GcmKey {
-    let mut key =
-        GcmKey { powers: [[0; 16]; POWERS], round_keys: [[0; 16]; ROUND_KEYS], rounds: 10 };
-    expand(bytes, &mut key);
-    let rounds = usize::from(key.rounds);
-    let mut h = _mm_setzero_si128();
-    for round in 0..=rounds {
-        let round_key = _mm512_castsi512_si128(round_key(&key, round));
-        h = match round {
-            0 => _mm_xor_si128(h, round_key),
-            _ if round == rounds => _mm_aesenclast_si128(h, round_key),
-            _ => _mm_aesenc_si128(h, round_key),
-        };
-    }
+#[target_feature(enable = "avx2,aes,vaes,vpclmulqdq")]
+fn prepare_here(bytes: &[u8], key: &mut GcmKey) {
+    expand(bytes, key);
+    let h = encrypted(key, _mm_setzero_si128());
     let mut bytes = [0; 16];
     // SAFETY: it has 16 bytes.
     unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), h) };
@@ -42,20 +37,19 @@ fn prepare_here(bytes: &[u8]) -> GcmKey {
         // SAFETY: it has 16 bytes.
         unsafe { _mm_storeu_si128(key.powers[place].as_mut_ptr().cast(), power) };
         let mut product = Product::zero();
-        product.add(_mm512_zextsi128_si512(power), _mm512_zextsi128_si512(one));
-        power = _mm512_castsi512_si128(product.reduced());
+        product.add(_mm256_zextsi128_si256(power), _mm256_zextsi128_si256(one));
+        power = product.reduced();
     }
-    key
 }
 
 #[inline]
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "sse2")]
 fn from_u128(it: u128) -> __m128i {
     _mm_set_epi64x(((it >> 64) as u64).cast_signed(), (it as u64).cast_signed())
 }
 
 /// The round keys (FIPS 197 section 5.2).
-#[target_feature(enable = "avx512f,avx512vl,aes")]
+#[target_feature(enable = "aes")]
 fn expand(bytes: &[u8], key: &mut GcmKey) {
     let words = bytes.len() / 4;
     key.rounds = words as u8 + 6;
@@ -83,7 +77,7 @@ fn expand(bytes: &[u8], key: &mut GcmKey) {
 
 /// The S-box of each byte of a word, without a table: what an attacker could measure.
 #[inline]
-#[target_feature(enable = "avx512f,aes")]
+#[target_feature(enable = "aes")]
 fn substituted(word: u32) -> u32 {
     let all = _mm_set1_epi32(word.cast_signed());
     _mm_cvtsi128_si32(_mm_aeskeygenassist_si128::<0>(all)).cast_unsigned()
