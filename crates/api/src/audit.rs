@@ -18,9 +18,9 @@ use crate::v1;
 pub use desired::desired;
 pub use entries::{
     BFD_INTERVAL_US, BFD_MULTIPLIER, FLOW_PREFIXES, TUNNEL_HOP_LIMIT, acl_rule, address,
-    bfd_session, flow_limits, flow_sync, interface, ipfix, nat_mapping, nat_policy, neighbor,
-    npt_prefix, plugin, port, punt, router_advertisement, router_discovery, rule, siit_policy,
-    static_route, tunnel, virtual_router, vrf, zone_pair,
+    bfd_session, existing_flows, flow_limits, flow_sync, interface, ipfix, nat_mapping, nat_policy,
+    neighbor, npt_prefix, plugin, port, punt, router_advertisement, router_discovery, rule,
+    siit_policy, static_route, tunnel, virtual_router, vrf, zone_pair,
 };
 pub use settings::{
     FLOW_LIMIT_MAX, LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers,
@@ -80,6 +80,8 @@ pub enum Kind {
     Ipfix,
     /// Limits of flows: one entry.
     FlowLimits,
+    /// Whether flows go on when rules change: one entry, if they do.
+    ExistingFlows,
     /// Flows at a partner: one entry.
     FlowSync,
     /// Limits of the control-plane policer.
@@ -94,7 +96,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Workers,
         Self::Limits,
         Self::Logging,
@@ -119,6 +121,7 @@ impl Kind {
         Self::SiitMappings,
         Self::Ipfix,
         Self::FlowLimits,
+        Self::ExistingFlows,
         Self::FlowSync,
         Self::Punts,
         Self::Reassembly,
@@ -153,6 +156,7 @@ impl Kind {
             Self::SiitMappings => "siit-mappings",
             Self::Ipfix => "ipfix",
             Self::FlowLimits => "flow-limits",
+            Self::ExistingFlows => "existing-flows",
             Self::FlowSync => "flow-sync",
             Self::Punts => "punt-limits",
             Self::Reassembly => "reassembly",

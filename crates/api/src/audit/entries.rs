@@ -190,6 +190,15 @@ pub fn flow_limits(tally: &mut Tally, limits: &v1::FlowLimits) {
     }
 }
 
+/// Whether flows go on when rules change, if they do.
+pub fn existing_flows(tally: &mut Tally, existing_flows: v1::ExistingFlows) {
+    if existing_flows == v1::ExistingFlows::Keep {
+        let existing_flows = existing_flows.into();
+        let entry = v1::Desired { existing_flows, ..v1::Desired::default() };
+        tally.add(Kind::ExistingFlows, "existing-flows".to_owned(), &entry);
+    }
+}
+
 /// The partner that has the flows, if there is one.
 pub fn flow_sync(tally: &mut Tally, sync: v1::FlowSync) {
     if !sync.partner_address.is_empty() {

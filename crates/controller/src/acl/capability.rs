@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
+use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use super::{attach, flow_limits, interfaces, rules, state, zones};
@@ -27,6 +28,11 @@ impl Capability for AccessLists {
         attach::attach(settings, translated, errors);
         zones::translate(settings, translated, errors);
         translated.desired.flow_limits = flow_limits::translate(&acls.flow_limits);
+        let existing = match acls.existing_flows.as_deref() {
+            Some("keep") => v1::ExistingFlows::Keep,
+            _ => v1::ExistingFlows::Rematch,
+        };
+        translated.desired.set_existing_flows(existing);
         interfaces::check(acls, errors);
     }
 

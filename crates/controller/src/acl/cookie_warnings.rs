@@ -70,14 +70,10 @@ fn of_mapping(mapping: &v1::NatMapping, zones: &BTreeSet<&str>) -> Option<Warnin
 }
 
 /// The warnings about connections to zones with SYN cookies that NAT takes from their protection.
-fn beside_nat<'a>(
-    zones: &'a BTreeSet<&str>,
-    nat: &'a v1::Nat,
-    interfaces: &'a Interfaces,
-) -> impl Iterator<Item = Warning> + use<'a> {
+fn beside_nat(zones: &BTreeSet<&str>, nat: &v1::Nat, interfaces: &Interfaces) -> Vec<Warning> {
     let policies = nat.policies.iter().filter_map(|it| of_policy(it, interfaces)).take(LISTED);
     let mappings = nat.mappings.iter().filter_map(|it| of_mapping(it, zones)).take(LISTED);
-    policies.chain(mappings)
+    policies.chain(mappings).collect()
 }
 
 /// The warnings about zones with SYN cookies.

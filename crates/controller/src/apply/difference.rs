@@ -36,6 +36,7 @@ pub(super) fn difference(
         siit,
         ipfix,
         flow_limits,
+        existing_flows,
         flow_sync,
     } = new;
     let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
@@ -85,6 +86,7 @@ pub(super) fn difference(
         ipfix: (held.ipfix != *ipfix).then(|| ipfix.clone().unwrap_or_default()),
         flow_limits: (held.flow_limits != *flow_limits)
             .then(|| flow_limits.clone().unwrap_or_default()),
+        existing_flows: (held.existing_flows != *existing_flows).then_some(*existing_flows),
         flow_sync: (held.flow_sync != *flow_sync).then(|| flow_sync.clone().unwrap_or_default()),
         multipath: (held.multipath != *multipath).then(|| multipath.unwrap_or_default()),
         workers: (held.workers != *workers).then(|| workers.clone().unwrap_or_default()),
@@ -172,6 +174,7 @@ mod tests {
                 reassembly: packets.checked_sub(1).map(reassembly),
                 logging: logging.map(level),
                 multipath: packets.checked_sub(1).map(|hash_seed| v1::Multipath { hash_seed }),
+                existing_flows: (rules % 2) as i32,
                 rules: (0..rules).map(rule).collect(),
                 ..Desired::default()
             };
@@ -253,6 +256,8 @@ mod tests {
             assert_leads!(held, change, new, routes, gone.collect(), |it| (it.vrf.clone(), prefix(&it.prefix)));
             let gone = change.removed_neighbors.iter().map(|it| (it.interface.clone(), it.address.clone()));
             assert_leads!(held, change, new, neighbors, gone.collect(), |it| (it.interface.clone(), it.address.clone()));
+            let existing_flows = change.existing_flows.unwrap_or(held.existing_flows);
+            prop_assert_eq!(existing_flows, new.existing_flows);
             let rules = change.rules.map_or(held.rules, |rules| rules.rules);
             prop_assert_eq!(rules, new.rules);
             let reassembly = change.reassembly.or(held.reassembly).unwrap_or_default();

@@ -106,6 +106,7 @@ pub(crate) fn translate(
         siit: None,
         ipfix: None,
         flow_limits: None,
+        existing_flows: v1::ExistingFlows::Rematch.into(),
         flow_sync: None,
     };
     let (route_sources, kernel_tables) = (Vec::new(), Vec::new());

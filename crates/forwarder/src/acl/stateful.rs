@@ -287,28 +287,6 @@ impl<F: Family> AclNode<F> {
         is_any
     }
 
-    /// Packets that leave by interfaces without lists have passed the output.
-    fn pass_outputs(&mut self, side: &mut Side, vector: &mut Vector, policy: Policy) {
-        // Most packets are admitted, so that they have no id.
-        let lanes = LaneSet::first_of(vector.len()).take_equal(&self.ids, TRACK);
-        if !lanes.iter().any(|lane| vector.flags[lane] & flags::TRACKED != 0) {
-            return;
-        }
-        fields::of(self.shared.kernel, vector, F::PACKETS);
-        let Some(fields) = vector.known_fields() else { return };
-        for lane in lanes.iter() {
-            let is_tracked = vector.flags[lane] & flags::TRACKED != 0;
-            if !is_tracked || fields.kind[lane] & Kind::LATER != 0 {
-                continue;
-            }
-            let vrf = flow_vrf(vrf_of(&self.shared, self.place, vector, lane));
-            let found = side.find(&F::flow_key(fields, lane, vrf));
-            if let Some(found) = found.filter(|found| side.owns(*found)) {
-                side.pass_output(found, policy.epoch, self.tracking.now);
-            }
-        }
-    }
-
     /// Has later fragments follow the first ones of their packets; whether any does not go on along the arc.
     #[cold]
     #[inline(never)]

@@ -373,6 +373,7 @@ impl ForwarderState {
         all.siit = Some(Vec::new());
         all.ipfix = Some(crate::ipfix::Settings::default());
         all.flow_limits = Some(super::desired::FlowLimits::default());
+        all.keeps_flows = Some(false);
         all.flow_sync = Some(None);
         all
     }

@@ -12,7 +12,7 @@ use stoa_engine::Vector;
 use crate::drops::Drop;
 use crate::punt::Class;
 
-/// Why a packet may begin no flow: as the cause [`IcmpCause::NoFlow`] counts them.
+/// Why a packet may begin no flow, as [`IcmpCause::NoFlow`] counts the reasons.
 const NO_FLOW: [Drop; 6] = [
     Drop::FlowTableFull,
     Drop::FlowSourceLimit,
@@ -71,7 +71,7 @@ pub enum IcmpCause {
     NoPort,
     /// The subscriber has as many external ports as it may have.
     Quota,
-    /// The packet may begin no flow: there is no room, or a limit is reached. Which of [`NO_FLOW`] it is.
+    /// The packet may begin no flow: there is no room, or a limit is reached. The number of the reason.
     NoFlow(u16),
     /// The subnet of an address has no counterpart of another prefix (RFC 6296 sections 3.2 and 3.3).
     PrefixSubnet,

@@ -202,13 +202,7 @@ impl<'a> Slow<'a> {
             }
             _ => {}
         }
-        if vector.flags[lane] & flags::COOKIE != 0 {
-            // When it was sent, nothing translated the connection.
-            return Err(Drop::SynCookie);
-        }
-        if untranslated.is_none() && vector.flags[lane] & flags::DEFERRED != 0 {
-            untranslated = self.begin_deferred((&*vector, lane), &header, key)?;
-        }
+        let untranslated = self.of_rules((&*vector, lane), (&header, key), untranslated)?;
         let packet = seen(vector, &header, lane);
         // What the router itself sends comes from no zone.
         let is_own = vector.flags[lane] & flags::OWN != 0;
@@ -234,8 +228,27 @@ impl<'a> Slow<'a> {
         Ok(true)
     }
 
-    /// A SYN that waited for its zone gets the flow that its rule gives it: the translated one takes its place, as if it
-    /// had not waited.
+    /// The flow that rules have given a packet. A SYN that waited for its zone gets it now.
+    fn of_rules(
+        &mut self,
+        (vector, lane): (&Vector, usize),
+        (header, key): (&Header, FlowKey),
+        known: Option<u32>,
+    ) -> Result<Option<u32>, Drop> {
+        let lane_flags = vector.flags[lane];
+        if lane_flags & flags::COOKIE != 0 {
+            // When the cookie was sent, nothing translated the connection.
+            return Err(Drop::SynCookie);
+        }
+        match known {
+            None if lane_flags & flags::DEFERRED != 0 => {
+                self.begin_deferred((vector, lane), header, key)
+            }
+            known => Ok(known),
+        }
+    }
+
+    /// The translated flow takes the place of the one that begins here, as if the SYN had not waited.
     #[cold]
     fn begin_deferred(
         &mut self,

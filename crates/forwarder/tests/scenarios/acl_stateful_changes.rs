@@ -9,7 +9,7 @@ use stoa_wire::checksum::{finish, sum};
 use stoa_wire::tcp::flag;
 use stoa_wire::{ipv4, protocol};
 
-use crate::acl::{all, input, list, to_port};
+use crate::acl::{all, input, list, output, to_port};
 use crate::acl_stateful::{
     await_flows, back, connect, flows, gate, icmp4, icmp6, into, open_gate, out, stateful, there,
     udp_back, udp_there,
@@ -72,6 +72,77 @@ fn a_change_of_rules_judges_flows_anew() {
     );
     assert_eq!(flows(&mut lab).len(), 2);
     assert!(flows(&mut lab).iter().all(|flow| !flow.suspended && flow.packets == 3));
+}
+
+/// Flows go on when rules change.
+fn kept(mut setup: Setup) -> Setup {
+    setup.0.keeps_flows = true;
+    setup
+}
+
+#[test]
+fn flows_that_are_kept_go_on_until_they_end() {
+    let any = stateful(RuleOfList { protocols: vec![protocol::UDP], ..all(Action::Accept) });
+    let web = RuleOfList { destination_ports: vec![(80, 80)], ..any.clone() };
+    let plain = RuleOfList { is_stateful: false, ..web.clone() };
+    let shut =
+        |setup| output(list(setup, "none", &[("none", all(Action::Drop))]), "east", &["none"]);
+    let other = |setup| {
+        let setup = list(setup, "other", &[("other", stateful(to_port(9, Action::Accept)))]);
+        input(setup, "north", &["other"])
+    };
+    let packets = || udp_there((5000, 80)).into_iter().chain(udp_there((5000, 81)));
+    let replies = || udp_back((80, 5000)).into_iter().chain(udp_back((81, 5000)));
+    let mut lab = Lab::new(&kept(gate(any.clone())));
+    assert_eq!((out(&mut lab, packets()), into(&mut lab, replies())), (4, 4));
+    // A rule for less, one without state, and an output that lets nothing pass: both directions go on, and new flows
+    // meet the rules.
+    let cases = [
+        (gate(web.clone()), ("acl-input", 81)),
+        (other(gate(plain)), ("acl-input", 81)),
+        (shut(gate(web.clone())), ("acl-output", 80)),
+    ];
+    for (setup, (reason, port)) in cases {
+        let applied = lab.apply(&kept(setup)).unwrap();
+        assert_eq!(applied.flows_to_judge, 0);
+        lab.settle();
+        for _ in 0..2 {
+            assert_eq!((out(&mut lab, packets()), into(&mut lab, replies())), (4, 4), "{reason}");
+        }
+        lab.assert_dropped(&[]);
+        assert_eq!(out(&mut lab, udp_there((6000, port))), 0);
+        lab.assert_dropped(&[(reason, 2)]);
+    }
+    let live = flows(&mut lab);
+    assert!(live.iter().filter(|it| it.source_port == 5000).count() == 4, "{live:?}");
+    assert!(live.iter().all(|it| !it.suspended && (it.source_port != 5000 || it.packets == 7)));
+    // They end as others do, and then the rules decide.
+    lab.apply(&kept(gate(web.clone()))).unwrap();
+    lab.settle();
+    assert_eq!(out(&mut lab, packets()), 4);
+    lab.state().skip(Duration::from_secs(301));
+    await_flows(&mut lab, 0);
+    assert_eq!(out(&mut lab, packets()), 2);
+    lab.assert_dropped(&[("acl-input", 2)]);
+}
+
+#[test]
+fn all_flows_meet_the_rules_when_they_are_no_longer_kept() {
+    let any = stateful(RuleOfList { protocols: vec![protocol::UDP], ..all(Action::Accept) });
+    let web = RuleOfList { destination_ports: vec![(80, 80)], ..any.clone() };
+    let packets = || udp_there((5000, 80)).into_iter().chain(udp_there((5000, 81)));
+    let mut lab = Lab::new(&kept(gate(any)));
+    assert_eq!(out(&mut lab, packets()), 4);
+    lab.apply(&kept(gate(web.clone()))).unwrap();
+    lab.settle();
+    assert_eq!(out(&mut lab, packets()), 4);
+    // No rule changes.
+    let applied = lab.apply(&gate(web)).unwrap();
+    assert_eq!(applied.flows_to_judge, 4);
+    lab.settle();
+    assert_eq!(out(&mut lab, packets()), 2);
+    lab.assert_dropped(&[("acl-input", 2)]);
+    assert_eq!(flows(&mut lab).len(), 2);
 }
 
 #[test]

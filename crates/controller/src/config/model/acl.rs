@@ -18,6 +18,8 @@ pub struct Acls {
     pub zone_pairs: ZonePairs,
     #[serde(rename = "stoa-acl:flow-limits")]
     pub flow_limits: v1::FlowLimits,
+    #[serde(rename = "stoa-acl:existing-flows")]
+    pub existing_flows: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

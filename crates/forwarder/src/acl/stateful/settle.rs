@@ -1,6 +1,6 @@
 //! What becomes of packets that rules have judged, and of their flows.
 
-use stoa_engine::vector::flags;
+use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Vector};
 use stoa_tables::flow_table::{Direction, Match};
 
@@ -9,15 +9,15 @@ use super::forwards::{is_to_external, may_be_deferred};
 use super::judged::{Judged, judged};
 use super::sip::note_sip;
 use super::{Task, Tracking, is_current, tracked, tracker, vrf_of};
-use crate::acl::Tracks;
 use crate::acl::flow_keys::flow_vrf;
 use crate::acl::keys::Family;
-use crate::acl::node::{ERROR, passes};
+use crate::acl::node::{AclNode, ERROR, passes};
 use crate::acl::place::Place;
 use crate::acl::refusal::{Refusal, refusal_of};
+use crate::acl::{Policy, TRACK, Tracks};
 use crate::drops::Drop;
 use crate::flow::alg::Alg;
-use crate::flow::fields::Kind;
+use crate::flow::fields::{self, Kind};
 use crate::flow::tracker::{Admission, Followed, Opened, Side, fits};
 use crate::icmp::next_of_dropped;
 use crate::shared::Shared;
@@ -216,6 +216,30 @@ fn settled(opened: Opened) -> Settled {
 /// The id of a flow, if this worker owns it.
 fn own(side: &Side, found: Match) -> Option<u32> {
     found.id().filter(|_| side.owns(found))
+}
+
+impl<F: Family> AclNode<F> {
+    /// Packets that leave by interfaces without lists have passed the output.
+    pub(super) fn pass_outputs(&mut self, side: &mut Side, vector: &mut Vector, policy: Policy) {
+        // Most packets are admitted, so that they have no id.
+        let lanes = LaneSet::first_of(vector.len()).take_equal(&self.ids, TRACK);
+        if !lanes.iter().any(|lane| vector.flags[lane] & flags::TRACKED != 0) {
+            return;
+        }
+        fields::of(self.shared.kernel, vector, F::PACKETS);
+        let Some(fields) = vector.known_fields() else { return };
+        for lane in lanes.iter() {
+            let is_tracked = vector.flags[lane] & flags::TRACKED != 0;
+            if !is_tracked || fields.kind[lane] & Kind::LATER != 0 {
+                continue;
+            }
+            let vrf = flow_vrf(vrf_of(&self.shared, self.place, vector, lane));
+            let found = side.find(&F::flow_key(fields, lane, vrf));
+            if let Some(found) = found.filter(|found| side.owns(*found)) {
+                side.pass_output(found, policy.epoch, self.tracking.now);
+            }
+        }
+    }
 }
 
 /// A packet that a stateful rule accepts, and that has a flow already.

@@ -29,6 +29,8 @@ pub use log::Logged;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use stoa_api::{audit, v1};
+
 use list::List;
 use reading::NewList;
 use writer::SetWriter;
@@ -109,6 +111,8 @@ pub(super) struct AccessListState {
     /// The epoch of the rules in force, and whether flows are followed.
     epoch: u16,
     is_stateful: bool,
+    /// Whether flows go on when rules change.
+    keeps_flows: bool,
     /// Interfaces with lists for packets that they send, and whether some have, or a zone: then all confirm flows.
     outputs: BTreeSet<u32>,
     has_outputs: bool,
@@ -162,6 +166,9 @@ impl Capability for AccessListState {
         entries: |state, tally| {
             state.add_acl_entries(tally);
             state.add_zone_entries(tally);
+            if state.capabilities.acl.keeps_flows {
+                audit::existing_flows(tally, v1::ExistingFlows::Keep);
+            }
         },
         in_force: |state, index, interface| {
             state.zone_in_force(index, interface);
@@ -176,6 +183,12 @@ impl Capability for AccessListState {
 }
 
 impl AccessListState {
+    /// Forgets that flows go on: for tests of the audit.
+    #[cfg(test)]
+    pub(super) fn lose_kept_flows(&mut self) {
+        self.keeps_flows = false;
+    }
+
     /// The number of rules of all lists.
     pub(super) fn rules(&self) -> usize {
         self.lists.values().map(|list| list.len()).sum()
@@ -300,13 +313,15 @@ impl ForwarderState {
             let has_new = |sets: &Vec<Set>| sets.iter().any(|set| new.contains_key(set));
             changed.extend(acls.attached.iter().filter(|(_, it)| has_new(it)).map(|(at, _)| *at));
         }
+        let keeps_flows = step.desired().keeps_flows;
+        let rematches = std::mem::replace(&mut acls.keeps_flows, keeps_flows) && !keeps_flows;
         let has_nat = !step.desired().nat.is_empty();
         let algs = step.desired().nat.algs();
         // Rules judge flows anew, so that these have the gateways of now.
         let mut is_changed = !new.is_empty() || acls.nat_algs != algs;
         acls.nat_algs = algs;
         let is_nat_changed = std::mem::replace(&mut acls.has_nat, has_nat) != has_nat;
-        let mut is_any = is_changed || !acls.withdrawn.is_empty() || is_nat_changed;
+        let mut is_any = is_changed || !acls.withdrawn.is_empty() || is_nat_changed || rematches;
         acls.sets.extend(new.drain());
         if acls.sets.values().any(|it| it.traits.is_stateful) {
             // Before lists apply: the tracker sees both directions of each flow.
@@ -353,7 +368,9 @@ impl ForwarderState {
         acls.sets.retain(|set, _| used.contains(set));
         acls.writers.retain(|set, _| acls.sets.contains_key(set));
         acls.withdrawn.clear();
-        acls.epoch = acls.epoch.wrapping_add((is_changed || is_stale).into());
+        // Flows of the epoch in force meet no rules.
+        let is_judged = !keeps_flows && (is_changed || is_stale || rematches);
+        acls.epoch = acls.epoch.wrapping_add(is_judged.into());
         let (published, has_outputs) = (acls.published(), acls.decides_outputs());
         let is_stateful = published.policy().is_some();
         acls.has_stateful_rules = published.policy().is_some_and(|it| it.is_stateful);

@@ -56,6 +56,8 @@ pub struct DesiredChange {
     pub flow_sync: Option<Option<flow_sync::Settings>>,
     /// Limits of flows.
     pub flow_limits: Option<FlowLimits>,
+    /// Whether flows go on when rules change.
+    pub keeps_flows: Option<bool>,
     /// Policers; one that is removed has its default limits.
     pub punts: Changes<Class, Limit>,
     /// Most packets in reassembly, in all and per source.
@@ -113,6 +115,8 @@ impl DesiredChange {
         change.set_siit(message.siit.as_ref(), &mut errors);
         change.set_ipfix(message.ipfix.as_ref(), &mut errors);
         change.set_flow_limits(message.flow_limits.as_ref(), &mut errors);
+        change.keeps_flows =
+            message.existing_flows.map(|_| message.existing_flows() == v1::ExistingFlows::Keep);
         change.set_flow_sync(message.flow_sync.as_ref(), &mut errors);
         if errors.0.is_empty() { Ok(change) } else { Err(errors.0) }
     }
@@ -124,6 +128,7 @@ impl DesiredChange {
             limits: message.limits.as_ref().map(LimitOverrides::from),
             hash_seed: message.multipath.map(|multipath| multipath.hash_seed),
             logging: message.logging.clone(),
+            keeps_flows: Some(message.existing_flows() == v1::ExistingFlows::Keep),
             ..Self::default()
         };
         change.add_objects(
@@ -237,6 +242,7 @@ impl DesiredChange {
             siit: (held.siit != new.siit).then_some(new.siit),
             ipfix: (held.ipfix != new.ipfix).then_some(new.ipfix),
             flow_limits: (held.flow_limits != new.flow_limits).then_some(new.flow_limits),
+            keeps_flows: (held.keeps_flows != new.keeps_flows).then_some(new.keeps_flows),
             flow_sync: (held.flow_sync != new.flow_sync).then_some(new.flow_sync),
             rules: (held.rules != new.rules).then_some(new.rules),
             reassembly: (held.reassembly != new.reassembly).then_some(new.reassembly),

@@ -91,6 +91,9 @@ impl Held {
             flow_limits: change
                 .flow_limits
                 .map(|it| std::mem::replace(&mut desired.flow_limits, it)),
+            keeps_flows: change
+                .keeps_flows
+                .map(|it| std::mem::replace(&mut desired.keeps_flows, it)),
             reassembly: change.reassembly.map(|it| std::mem::replace(&mut desired.reassembly, it)),
             hash_seed: change.hash_seed.map(|it| std::mem::replace(&mut desired.hash_seed, it)),
             // A log that was never set cannot be set back.

@@ -286,6 +286,8 @@ pub struct DesiredState {
     pub flow_sync: Option<crate::flow_sync::Settings>,
     /// Limits of flows.
     pub flow_limits: FlowLimits,
+    /// Whether flows go on when rules change.
+    pub keeps_flows: bool,
     /// Permanent neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
     /// Policers that differ from their defaults.

@@ -183,6 +183,7 @@ impl ForwarderState {
                     | Kind::NatMappings
                     | Kind::Ipfix
                     | Kind::FlowLimits
+                    | Kind::ExistingFlows
                     | Kind::FlowSync
                     | Kind::Punts
                     | Kind::Reassembly
@@ -228,6 +229,9 @@ impl ForwarderState {
         }
         if kinds.contains(&Kind::FlowLimits) {
             some.flow_limits = all.flow_limits;
+        }
+        if kinds.contains(&Kind::ExistingFlows) {
+            some.keeps_flows = all.keeps_flows;
         }
         some
     }

@@ -59,7 +59,7 @@ fn what_was_applied_is_in_force() {
 #[test]
 fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
     type Lose = fn(&mut ForwarderState);
-    let cases: [(Kind, &str, Lose); 33] = [
+    let cases: [(Kind, &str, Lose); 34] = [
         (Kind::Workers, "workers", |state| {
             state.worker_pool.workers[0].set_polling(Polling::Always);
         }),
@@ -109,6 +109,7 @@ fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
         (Kind::Ipfix, "ipfix", |state| state.lose_export()),
         (Kind::FlowSync, "flow-sync", |state| state.lose_flow_sync()),
         (Kind::FlowLimits, "flow-limits", |state| state.lose_flow_limits()),
+        (Kind::ExistingFlows, "existing-flows", |state| state.capabilities.acl.lose_kept_flows()),
         (Kind::Punts, "arp", |state| state.lose_punt_limit(Class::Arp)),
         (Kind::StaticRoutes, "172.17.0.0/16", |state| {
             state.remove_route(0, ("172.17.0.0".parse().unwrap(), 16));

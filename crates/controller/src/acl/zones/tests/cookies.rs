@@ -40,10 +40,11 @@ fn what_nat_takes_from_syn_cookies_is_named() {
     wan["ietf-ip:ipv4"] = json!({ "address": [{ "ip": "192.0.2.1", "prefix-length": 24 }] });
     let policy = json!({ "id": 7, "external-realm": { "external-interface": "wan" } });
     let forward = |index: u32| {
+        let port = |port: u32| json!({ "start-port-number": port, "end-port-number": port });
         json!({
             "index": index, "type": "static", "transport-protocol": 6,
-            "internal-src-address": "10.0.0.2/32", "internal-src-port": { "start-port-number": index },
-            "external-src-address": "192.0.2.1/32", "external-src-port": { "start-port-number": 8000 + index },
+            "internal-src-address": "10.0.0.2/32", "internal-src-port": port(index),
+            "external-src-address": "192.0.2.1/32", "external-src-port": port(8000 + index),
         })
     };
     let mut twice = forward(2);

@@ -230,6 +230,7 @@ pub(super) fn everything() -> v1::Desired {
         ipfix: Some(ipfix()),
         flow_sync: Some(flow_sync()),
         flow_limits: Some(flow_limits()),
+        existing_flows: v1::ExistingFlows::Keep.into(),
         punts: vec![punt("arp", 100), punt("nd", 0)],
     }
 }
