@@ -51,6 +51,9 @@ export function duration(seconds: number): string {
   return shown.map(([value, unit]) => `${value} ${unit}`).join(" ");
 }
 
+/** A time in its largest unit: "3 d". */
+export const roughDuration = (seconds: number): string => duration(seconds).split(" ").slice(0, 2).join(" ");
+
 /** A time in the user's time zone. */
 export function moment(iso: string): string {
   const date = new Date(iso);

@@ -8,15 +8,18 @@ import { Notice } from "./parts";
 import { Capture } from "./pages/capture";
 import { Configuration } from "./pages/configuration";
 import { Drops } from "./pages/drops";
+import { Flows } from "./pages/flows";
 import { Graph } from "./pages/graph";
 import { Hosts } from "./pages/hosts";
 import { History } from "./pages/history";
 import { Interface } from "./pages/interface";
 import { Interfaces } from "./pages/interfaces";
 import { LogIn } from "./pages/login";
+import { Translation } from "./pages/nat";
 import { Neighbors } from "./pages/neighbors";
 import { Overview } from "./pages/overview";
 import { Routes } from "./pages/routes";
+import { Rules } from "./pages/rules";
 import { Daemons } from "./pages/daemons";
 import { Log } from "./pages/log";
 import { Policy } from "./pages/policy";
@@ -38,6 +41,9 @@ const PAGES: [string, string][] = [
   ["daemons", "Routing daemons"],
   ["sessions", "BGP and BFD"],
   ["vrrp", "VRRP"],
+  ["rules", "Rules"],
+  ["flows", "Flows"],
+  ["nat", "NAT"],
   ["hosts", "Logins"],
   ["policy", "Policy rules"],
   ["drops", "Drops"],
@@ -67,6 +73,12 @@ function Page(): JSX.Element {
       return <Sessions />;
     case "vrrp":
       return <Vrrp />;
+    case "rules":
+      return <Rules />;
+    case "flows":
+      return <Flows />;
+    case "nat":
+      return <Translation />;
     case "hosts":
       return <Hosts />;
     case "policy":

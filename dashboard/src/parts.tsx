@@ -39,12 +39,13 @@ export const Figure = (props: { name: string; value: string; below?: string; moo
   </div>
 );
 
-/** A bar from 0 to 1 with a text. */
-export const Bar = ({ share, words, label }: { share: number; words: string; label: string }): JSX.Element => {
+/** A bar from 0 to 1 with a text: what is used of a limit, or with `isPart` a part of a whole, which may be all. */
+export const Bar = (props: { share: number; words: string; label: string; isPart?: boolean; isBelow?: boolean }): JSX.Element => {
+  const { share, words, label, isPart, isBelow } = props;
   const value = Math.min(1, Math.max(0, share));
-  const mood = value >= 0.95 ? "bad" : value >= 0.8 ? "warn" : "good";
+  const mood = isPart ? "good" : value >= 0.95 ? "bad" : value >= 0.8 ? "warn" : "good";
   return (
-    <span class="bar">
+    <span class={isBelow ? "bar below" : "bar"}>
       <svg viewBox="0 0 100 8" preserveAspectRatio="none" class={mood} role="img" aria-label={`${label}: ${words}`}>
         <rect class="track" width="100" height="8" />
         <rect class="fill" width={value * 100} height="8" />
@@ -62,6 +63,14 @@ export const Notice = ({ mood, children, live }: { mood: Mood; children: Compone
     </span>
     <div>{children}</div>
   </div>
+);
+
+/** Stands in place of a page that has nothing to show, and tells how to begin. */
+export const Empty = ({ title, children }: { title: string; children: ComponentChildren }): JSX.Element => (
+  <section class="card empty">
+    <h2>{title}</h2>
+    {children}
+  </section>
 );
 
 /** The errors of a request, each with its path. */
@@ -108,20 +117,32 @@ export interface Column<T> {
   extra?: boolean;
   /** Has sentences, and needs some width. */
   text?: boolean;
+  /** A CSS width. If a column has one, no column moves with its contents: where rows come and go. */
+  width?: string;
   show: (row: T) => ComponentChildren;
 }
 
 /** A table with a caption for screen readers. */
-export function Table<T>(props: { caption: string; columns: Column<T>[]; rows: T[]; mark: (row: T) => string; none: string }): JSX.Element {
+export function Table<T>(props: {
+  caption: string;
+  columns: Column<T>[];
+  rows: T[];
+  mark: (row: T) => string;
+  none: ComponentChildren;
+  /** Rows that stand back. */
+  isFaint?: (row: T) => boolean;
+  /** Scrolls by itself when it is long. */
+  isShort?: boolean;
+}): JSX.Element {
   const classes = (column: Column<T>): string => `${column.right ? "right" : ""} ${column.extra ? "extra" : ""} ${column.text ? "text" : ""}`;
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={props.caption}>
-      <table>
+    <div class={props.isShort ? "scroll short" : "scroll"} tabIndex={0} role="region" aria-label={props.caption}>
+      <table class={props.columns.some((column) => column.width) ? "fixed" : undefined}>
         <caption class="unseen">{props.caption}</caption>
         <thead>
           <tr>
             {props.columns.map((column) => (
-              <th scope="col" class={classes(column)}>
+              <th scope="col" class={classes(column)} style={column.width ? { width: column.width } : undefined}>
                 {column.name}
               </th>
             ))}
@@ -129,7 +150,7 @@ export function Table<T>(props: { caption: string; columns: Column<T>[]; rows: T
         </thead>
         <tbody>
           {props.rows.map((row) => (
-            <tr key={props.mark(row)}>
+            <tr key={props.mark(row)} class={props.isFaint?.(row) ? "faint" : undefined}>
               {props.columns.map((column, at) =>
                 at === 0 ? (
                   <th scope="row" class={classes(column)}>
@@ -143,7 +164,7 @@ export function Table<T>(props: { caption: string; columns: Column<T>[]; rows: T
           ))}
         </tbody>
       </table>
-      {props.rows.length === 0 && <p class="none">{props.none}</p>}
+      {props.rows.length === 0 && <div class="none">{props.none}</div>}
     </div>
   );
 }

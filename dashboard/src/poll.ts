@@ -19,11 +19,14 @@ const LONGEST_MS = 8_000;
 /** Whether the page is hidden. */
 const isHidden = (): boolean => document.visibilityState === "hidden";
 
+/** Time between two requests, in times that the router took to answer: one that takes long is sent less often. */
+const REST = 4;
+
 /**
  * Calls `look` every `period_ms` while the page is visible; 0: once, and when `again` is called. New `keys` start
- * again.
+ * again. With `isLong`, requests that take long are sent less often.
  */
-export function usePoll<T>(look: (signal: AbortSignal) => Promise<T>, period_ms: number, keys: unknown[]): Polled<T> {
+export function usePoll<T>(look: (signal: AbortSignal) => Promise<T>, period_ms: number, keys: unknown[], isLong = false): Polled<T> {
   const [state, setState] = useState<Omit<Polled<T>, "again">>({ data: undefined, failure: undefined, at: 0 });
   const kick = useRef<() => void>(() => undefined);
   useEffect(() => {
@@ -60,7 +63,8 @@ export function usePoll<T>(look: (signal: AbortSignal) => Promise<T>, period_ms:
       } else if (failures > 0) {
         later(Math.min(1000 * 2 ** (failures - 1), LONGEST_MS));
       } else if (period_ms > 0) {
-        later(Math.max(100, period_ms - (performance.now() - begun)));
+        const took_ms = performance.now() - begun;
+        later(Math.max(100, period_ms - took_ms, isLong ? REST * took_ms : 0));
       }
     };
     const seen = (): void => {

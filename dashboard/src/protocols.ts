@@ -2,7 +2,8 @@
 import { inOrder } from "./policy_rule";
 import { ask, call } from "./server";
 
-async function get<T>(path: string, name: string, signal?: AbortSignal): Promise<T | undefined> {
+/** Reads data of the router; `undefined`: there is none of it. */
+export async function get<T>(path: string, name: string, signal?: AbortSignal): Promise<T | undefined> {
   try {
     const answer = (await ask("GET", `/restconf/data/${path}`, undefined, signal)) as Record<string, T> | undefined;
     return answer?.[name];

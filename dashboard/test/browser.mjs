@@ -5,6 +5,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import puppeteer from "puppeteer-core";
 import { order, refuse } from "./editor.mjs";
+import { firewall } from "./firewall.mjs";
 import { forms } from "./forms.mjs";
 
 const [, , url, token, folder] = process.argv;
@@ -321,6 +322,9 @@ async function look() {
     ["sessions", "BFD sessions"],
     ["vrrp", "virtual routers active here"],
     ["policy", "10.99.0.0/16"],
+    ["rules", "Where lists decide"],
+    ["flows", "Top senders"],
+    ["nat", "External addresses"],
     ["log", "Events"],
     ["history", "configurations"],
   ]) {
@@ -336,6 +340,7 @@ try {
   await names();
   await traffic();
   await hour();
+  await firewall(page, tools);
   await change();
   await create();
   await forms(page, tools);

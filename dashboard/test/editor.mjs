@@ -41,6 +41,12 @@ export async function refuse(page, { begin, see, go, button, text, check }) {
   begin("a text that is no JSON is marked, too");
   await edit(wrong.replace('"prefix-length": 99', '"prefix-length" 99'));
   await see("Not valid JSON", ".wrong");
+  // The editor draws the lines in view alone.
+  const line = Number(/line (\d+)/.exec(await text(".wrong"))[1]);
+  await page.evaluate((at) => {
+    const root = document.querySelector(".code").shadowRoot;
+    root.querySelector(".cm-scroller").scrollTop = (at - 5) * root.querySelector(".cm-line").getBoundingClientRect().height;
+  }, line);
   await marked("9");
   await button("Reload").click();
   // The editor has the text of the candidate.

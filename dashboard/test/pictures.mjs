@@ -1,6 +1,6 @@
 // Pictures of the pages for the guide, of a running router: node test/pictures.mjs URL USER PASSWORD FOLDER [SECONDS]
 // It waits SECONDS (40) on the pages with charts. What is saved for the pictures is discarded; the forms are filled in
-// and not saved. INTERFACE and SEARCH name what is shown. With NAMES ("json vrrp-form"), it takes only these pictures.
+// and not saved. INTERFACE, SEARCH and FLOWS name what is shown. With NAMES ("json vrrp-form"), it takes only these pictures.
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import puppeteer from "puppeteer-core";
@@ -73,6 +73,9 @@ await take("interface", `interfaces/${first}`, "light", long);
 await take("interfaces", "interfaces", "light", 3);
 await take("graph", "graph", "dark", 4);
 await take("routes", `routes?search=${process.env.SEARCH ?? "10.0.0.0/8"}`, "light", 2);
+await take("rules", "rules", "light", 5);
+await take("flows", process.env.FLOWS ? `flows?${process.env.FLOWS}` : "flows", "dark", 8);
+await take("nat", "nat", "light", 5);
 await take("capture", `capture?interface=${first}`, "light", 8, async () => {
   await button("Start").click();
 });
@@ -90,7 +93,7 @@ await take("history", "history", "dark", 2, async () => {
 });
 await page.setViewport(PHONE);
 await take("phone", "", "dark", 10);
-for (const [name, place] of process.env.ALL ? [["drops", "drops"], ["workers", "workers"], ["neighbors", "neighbors"], ["forms", `configuration/interfaces/${first}`], ["json", "configuration/json"], ["static", "configuration/routes"], ["new", "configuration/new"], ["rules", "configuration/policy"], ["bfd", "configuration/bfd"], ["routers", "configuration/vrrp"], ["daemons", "daemons"], ["sessions", "sessions"], ["vrrp", "vrrp"], ["policy", "policy"], ["log", "log"]] : []) {
+for (const [name, place] of process.env.ALL ? [["drops", "drops"], ["workers", "workers"], ["neighbors", "neighbors"], ["forms", `configuration/interfaces/${first}`], ["json", "configuration/json"], ["static", "configuration/routes"], ["new", "configuration/new"], ["policy-rules", "configuration/policy"], ["bfd", "configuration/bfd"], ["routers", "configuration/vrrp"], ["daemons", "daemons"], ["sessions", "sessions"], ["vrrp", "vrrp"], ["policy", "policy"], ["rules", "rules"], ["flows", "flows"], ["nat", "nat"], ["log", "log"]] : []) {
   await page.setViewport(WIDE);
   await take(`${name}-wide`, place, "light", 3);
   await page.setViewport(PHONE);

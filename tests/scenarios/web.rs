@@ -1,7 +1,7 @@
-//! The web page in a browser: the first user is created, an address is changed and committed, a VLAN, a tunnel, a
-//! policy rule, a BFD session and a virtual router are created by their forms, counters move, the last hour is shown,
-//! an invalid change is refused with its place, a commit is cancelled, a capture is downloaded, the change is rolled
-//! back, the controller restarts under an edited form.
+//! The web page in a browser: the first user is created, rules have hits, flows their ports and pools their use, an
+//! address is changed and committed, a VLAN, a tunnel, a policy rule, a BFD session and a virtual router are created by
+//! their forms, counters move, the last hour is shown, an invalid change is refused with its place, a commit is
+//! cancelled, a capture is downloaded, the change is rolled back, the controller restarts under an edited form.
 //! `dashboard/test/browser.mjs` controls the browser; this test compares its result with the router.
 
 use std::net::TcpListener;
@@ -22,6 +22,37 @@ fn free_port() -> Result<u16> {
     let listener = listener.map_err(|error| LabError::system("a free port", error))?;
     let address = listener.local_addr();
     Ok(address.map_err(|error| LabError::system("its address", error))?.port())
+}
+
+/// A stateful rule, one that never matches, and NAT44 with a pool.
+fn firewall() -> (Value, Value) {
+    let accept =
+        json!({ "forwarding": "ietf-access-control-list:accept", "stoa-acl:stateful": true });
+    let rule =
+        |name: &str, matches: Value| json!({ "name": name, "matches": matches, "actions": accept });
+    let rules = [
+        rule("web", json!({ "tcp": { "destination-port": { "port": 443 } } })),
+        rule("udp", json!({ "ipv4": { "protocol": 17 } })),
+    ];
+    let acls = json!({
+        "acl": [{ "name": "edge", "type": "ietf-access-control-list:ipv4-acl-type", "aces": { "ace": rules } }],
+        "attachment-points": { "interface": [{
+            "interface-id": "in", "ingress": { "acl-sets": { "acl-set": [{ "name": "edge" }] } },
+        }] },
+    });
+    let policy = json!({
+        "id": 10, "external-realm": { "external-interface": "out" },
+        "subscriber-match": [{ "match-id": 1, "subnet": "198.18.1.0/24" }],
+        "external-ip-address-pool": [{ "pool-id": 1, "external-ip-pool": "203.0.113.16/28" }],
+    });
+    let mapping = json!({
+        "index": 1, "transport-protocol": 6,
+        "external-src-address": "203.0.113.40/32", "external-src-port": { "start-port-number": 443 },
+        "internal-src-address": "198.18.1.80/32", "internal-src-port": { "start-port-number": 8443 },
+    });
+    let instance =
+        json!({ "id": 1, "policy": [policy], "mapping-table": { "mapping-entry": [mapping] } });
+    (acls, json!({ "instances": { "instance": [instance] } }))
 }
 
 /// Two ports that need no root: a generator and a sink.
@@ -48,6 +79,9 @@ fn configuration(https: u16) -> Value {
         "vrf": "default", "address-family": "ipv4", "priority": 100,
         "match": { "destination-prefix": "10.99.0.0/16" }, "refuse": "prohibit",
     }] });
+    let (acls, nat) = firewall();
+    configuration["ietf-access-control-list:acls"] = acls;
+    configuration["ietf-nat:nat"] = nat;
     configuration["stoa-management:management"] = json!({ "https": { "port": https } });
     configuration
 }

@@ -1,8 +1,12 @@
-//! Address translation: limits and defaults that both sides use.
+//! Address translation: limits and defaults that both sides use, and which mappings of a list come first.
 
 mod deterministic;
 
 pub use deterministic::{Deterministic, Range4, Refused, user_of};
+
+use std::cmp::Reverse;
+
+use crate::v1;
 
 /// The most policies of all instances.
 pub const POLICIES: usize = 255;
@@ -69,5 +73,31 @@ pub fn default_alg_port(name: &str) -> u32 {
         "pptp" => 1723,
         "sip" => 5060,
         _ => 0,
+    }
+}
+
+/// Keeps the oldest `at_most` mappings.
+pub fn keep_oldest(mappings: &mut Vec<v1::NatDynamicMapping>, at_most: usize) {
+    mappings.sort_by(|a, b| {
+        let key = |it: &v1::NatDynamicMapping| (Reverse(it.age_s), it.protocol, it.external_port);
+        key(a).cmp(&key(b)).then_with(|| a.external.cmp(&b.external))
+    });
+    mappings.truncate(at_most);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_mappings_come_first() {
+        let mapping = |age_s, external_port| v1::NatDynamicMapping {
+            age_s,
+            external_port,
+            ..v1::NatDynamicMapping::default()
+        };
+        let mut mappings = vec![mapping(1, 1), mapping(9, 3), mapping(9, 2)];
+        keep_oldest(&mut mappings, 2);
+        assert_eq!(mappings, [mapping(9, 2), mapping(9, 3)]);
     }
 }

@@ -38,6 +38,9 @@ impl Capability for AccessLists {
 
     fn state(&self, facts: &Facts<'_>, state: &mut Map<String, Value>) {
         state::add(facts.acls.unwrap_or_default(), state);
+        if let Some(pairs) = facts.zone_pairs {
+            state::add_zones(pairs, state);
+        }
         if let Some(flows) = &facts.flows {
             state::add_flows(flows, state);
         }

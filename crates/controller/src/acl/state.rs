@@ -13,7 +13,9 @@ use crate::metrics::page::one;
 /// Rules with metrics, at most: the first ones by list. All have counters in the operational state.
 const METRICS: usize = 10_000;
 
-/// Adds `/ietf-access-control-list:acls` with the statistics of rules.
+const ACLS: &str = "ietf-access-control-list:acls";
+
+/// Adds `/ietf-access-control-list:acls` with the statistics of rules, and what matched none.
 pub(super) fn add(rules: &[v1::AclRuleState], state: &mut Map<String, Value>) {
     let mut lists: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for (rule, it) in rules.iter().filter_map(|it| Some((it.rule.as_ref()?, it))) {
@@ -25,12 +27,56 @@ pub(super) fn add(rules: &[v1::AclRuleState], state: &mut Map<String, Value>) {
         let entry = object([("name", text(&rule.name)), ("statistics", statistics)]);
         lists.entry(&rule.acl).or_default().push(entry);
     }
-    if lists.is_empty() {
+    let unmatched = rules.iter().filter_map(|it| Some((it.row.as_ref()?, it))).map(|(row, it)| {
+        object([
+            ("family", json!(format!("ipv{}", row.family))),
+            ("acls", json!(row.acls.join(" "))),
+            ("packets", number(it.packets)),
+            ("octets", number(it.bytes)),
+        ])
+    });
+    let unmatched: Vec<Value> = unmatched.collect();
+    if lists.is_empty() && unmatched.is_empty() {
         return;
     }
     let list = |(name, aces): (&str, Vec<Value>)| json!({ "name": name, "aces": { "ace": aces } });
     let lists: Vec<Value> = lists.into_iter().map(list).collect();
-    state.insert("ietf-access-control-list:acls".to_owned(), json!({ "acl": lists }));
+    let mut acls = json!({ "acl": lists });
+    if !unmatched.is_empty() {
+        acls["stoa-acl:unmatched"] = unmatched.into();
+    }
+    state.insert(ACLS.to_owned(), acls);
+}
+
+/// Adds what pairs of zones drop, and what SYN cookies of zones do.
+pub(super) fn add_zones(listed: &v1::ListZonePairsReply, state: &mut Map<String, Value>) {
+    if listed.pairs.is_empty() && listed.unpaired_packets == 0 && listed.syn_cookies.is_empty() {
+        return;
+    }
+    let dropped = |packets, bytes| {
+        object([("dropped-packets", number(packets)), ("dropped-octets", number(bytes))])
+    };
+    let pairs = listed.pairs.iter().filter_map(|it| Some((it.pair.as_ref()?, it)));
+    let pairs = pairs.map(|(pair, it)| {
+        let statistics = dropped(it.dropped_packets, it.dropped_bytes);
+        json!({ "from": pair.from, "to": pair.to, "statistics": statistics })
+    });
+    let zones = listed.syn_cookies.iter().map(|it| {
+        let cookies = object([
+            ("active", json!(it.is_on)),
+            ("half-open", json!(it.half_open)),
+            ("sent", number(it.sent)),
+            ("accepted", number(it.accepted)),
+        ]);
+        json!({ "name": it.zone, "syn-cookies-state": cookies })
+    });
+    let unpaired = dropped(listed.unpaired_packets, listed.unpaired_bytes);
+    let acls = state.entry(ACLS).or_insert_with(|| json!({}));
+    acls["stoa-acl:zone-pairs"] = object([("zone-pair", list(pairs)), ("unpaired", unpaired)]);
+    let zones: Vec<Value> = zones.collect();
+    if !zones.is_empty() {
+        acls["stoa-acl:zones"] = json!({ "zone": zones });
+    }
 }
 
 /// Adds `/ietf-access-control-list:acls/stoa-acl:flows`.
@@ -62,7 +108,7 @@ pub(super) fn add_flows(flows: &FlowFacts<'_>, state: &mut Map<String, Value>) {
         ])
     };
     let families: Vec<Value> = flows.counts.iter().map(family).collect();
-    let acls = state.entry("ietf-access-control-list:acls").or_insert_with(|| json!({}));
+    let acls = state.entry(ACLS).or_insert_with(|| json!({}));
     let mut of_flows = json!({ "family": families });
     if let Some(it) = flows.algs {
         of_flows["algs"] = algs(it);

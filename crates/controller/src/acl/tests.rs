@@ -4,6 +4,7 @@ mod defined_sets;
 mod flow_state;
 mod flows;
 mod interfaces;
+mod unmatched;
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -1,24 +1,11 @@
 //! Address translation: what policies and static mappings do, dynamic mappings, and who has an external port.
 
-use std::cmp::Reverse;
-
 use stoa_api::nat::user_of;
 use stoa_api::v1;
 use tonic::Status;
 
 use super::{Service, failed};
-
-/// Rows of a reply, at most.
-const ROWS: usize = 100_000;
-
-/// The oldest `at_most` mappings.
-fn oldest(mappings: &mut Vec<v1::NatDynamicMapping>, at_most: usize) {
-    mappings.sort_by(|a, b| {
-        let key = |it: &v1::NatDynamicMapping| (Reverse(it.age_s), it.protocol, it.external_port);
-        key(a).cmp(&key(b)).then_with(|| a.external.cmp(&b.external))
-    });
-    mappings.truncate(at_most);
-}
+use crate::nat_mapping_list::oldest;
 
 impl Service {
     /// Policies, static mappings and external addresses; nothing where nothing is translated.
@@ -35,22 +22,10 @@ impl Service {
         &self,
         request: v1::ShowNatMappingsRequest,
     ) -> Result<v1::ShowNatMappingsReply, Status> {
-        let at_most = (request.at_most as usize).min(ROWS);
         let filter = request.filter.unwrap_or_default();
         self.check_vrf(filter.vrf.as_deref().unwrap_or_default())?;
-        let listed = self.connection.nat_client().list_nat_mappings(filter).await;
-        let (mut listed, mut mappings) = (listed.map_err(failed)?.into_inner(), Vec::new());
-        let mut matching = 0;
-        while let Some(mapping) = listed.message().await.map_err(failed)? {
-            matching += 1;
-            mappings.push(mapping);
-            // Memory for the rows of the reply, and as much again.
-            if mappings.len() > 2 * at_most.max(1024) {
-                oldest(&mut mappings, at_most);
-            }
-        }
-        oldest(&mut mappings, at_most);
-        Ok(v1::ShowNatMappingsReply { mappings, matching })
+        let listed = oldest(&self.connection, filter, request.at_most as usize).await;
+        listed.map_err(failed)
     }
 
     /// Who uses an external address and port.
@@ -78,22 +53,5 @@ impl Service {
             policies.filter_map(|it| user_of(it, internal, external)).collect()
         });
         (!users.is_empty()).then_some(v1::NatWhoisReply { users, known_since_unix_s: 0 })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_mappings_come_first() {
-        let mapping = |age_s, external_port| v1::NatDynamicMapping {
-            age_s,
-            external_port,
-            ..v1::NatDynamicMapping::default()
-        };
-        let mut mappings = vec![mapping(1, 1), mapping(9, 3), mapping(9, 2)];
-        oldest(&mut mappings, 2);
-        assert_eq!(mappings, [mapping(9, 2), mapping(9, 3)]);
     }
 }

@@ -110,7 +110,7 @@ pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> 
             limits: &operational.limits,
             algs: operational.algs.as_ref(),
         }),
-        zone_pairs: None,
+        zone_pairs: request.is(StateSection::Acls).then_some(&operational.zone_pairs),
         nat: operational.nat_facts(),
         ipfix: operational.ipfix.as_ref(),
         flow_sync: operational.flow_sync.as_ref(),

@@ -25,6 +25,17 @@ impl StateRequest {
     pub fn at(path: &str) -> StateRequest {
         request(path)
     }
+
+    /// The same for these members of the node at the path alone.
+    pub fn of_members<'a>(path: &str, members: impl IntoIterator<Item = &'a str>) -> StateRequest {
+        let mut whole = request(path);
+        let base = path.trim_end_matches('/');
+        let parts =
+            members.into_iter().flat_map(|name| request(&format!("{base}/{name}")).sections);
+        let parts: Vec<StateSection> = parts.collect();
+        whole.sections.retain(|section| parts.contains(section));
+        whole
+    }
 }
 
 /// The state at or below a path.

@@ -8,6 +8,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::forwarder_state::ForwarderState;
+use super::paging::First;
 use super::service::Service;
 use crate::flow::selection::Selection;
 
@@ -26,10 +27,12 @@ impl FlowTable for Service {
         &self,
         request: Request<v1::FlowFilter>,
     ) -> Result<Response<Self::ListFlowsStream>, Status> {
-        let selection = self.selection(request.into_inner()).await?;
+        let filter = request.into_inner();
+        let first = First { at_most: filter.at_most as usize, order: filter.order() };
+        let selection = self.selection(filter).await?;
         let (sender, receiver) = tokio::sync::mpsc::channel(WAITING);
         let service = self.clone();
-        tokio::spawn(async move { service.list_flows_to(selection, &sender).await });
+        tokio::spawn(async move { service.list_flows_to(selection, first, &sender).await });
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use stoa_api::flow::keep_first;
+use stoa_api::nat::keep_oldest;
 use stoa_api::v1;
 use tokio::sync::mpsc::Sender;
 use tonic::{Code, Status};
@@ -31,6 +33,29 @@ pub(super) const PUNTS_PAGES: usize = 2;
 /// Attempts to get a page while the request queue is full, and the pause before each: ten seconds in all.
 const PAGE_TRIES: u32 = 500;
 const PAGE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Which flows of a page are sent.
+#[derive(Clone, Copy)]
+pub(super) struct First {
+    /// 0: all.
+    pub at_most: usize,
+    pub order: v1::FlowOrder,
+}
+
+impl First {
+    /// Keeps them; the first one knows how many others there are.
+    fn keep(self, flows: &mut Vec<v1::FlowState>) {
+        if self.at_most == 0 {
+            return;
+        }
+        let all = flows.len();
+        keep_first(flows, self.at_most, self.order);
+        let left_out = all - flows.len();
+        if let Some(one) = flows.first_mut() {
+            one.left_out = left_out as u64;
+        }
+    }
+}
 
 impl Service {
     /// Runs a function on the control thread, and tries again while the request queue is full.
@@ -167,13 +192,18 @@ impl Service {
         self.send_pages((only, None), page, sender).await;
     }
 
-    /// Sends selected flows.
+    /// Sends selected flows: of each page, the first ones.
     pub(super) async fn list_flows_to(
         &self,
         selection: Selection,
+        first: First,
         sender: &Sender<Result<v1::FlowState, Status>>,
     ) {
-        let page = move |state: &mut ForwarderState, from| state.list_flows(&selection, from);
+        let page = move |state: &mut ForwarderState, from| {
+            let (mut flows, next) = state.list_flows(&selection, from);
+            first.keep(&mut flows);
+            (flows, next)
+        };
         self.send_pages((true, 0), page, sender).await;
     }
 
@@ -194,7 +224,15 @@ impl Service {
         sender: &Sender<Result<v1::NatDynamicMapping, Status>>,
     ) {
         let page = |state: &mut ForwarderState, (filter, first): (v1::NatMappingFilter, u32)| {
-            let (mappings, next) = state.list_nat_mappings(&filter, first);
+            let (mut mappings, next) = state.list_nat_mappings(&filter, first);
+            if filter.at_most > 0 {
+                let all = mappings.len();
+                keep_oldest(&mut mappings, filter.at_most as usize);
+                let left_out = all - mappings.len();
+                if let Some(one) = mappings.first_mut() {
+                    one.left_out = left_out as u64;
+                }
+            }
             (mappings, next.map(|next| (filter, next)))
         };
         self.send_pages((filter, 0), page, sender).await;
@@ -289,6 +327,19 @@ mod tests {
         assert_eq!(rows, whole);
         requests.stop();
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn the_first_flows_of_a_page_know_how_many_are_left_out() {
+        let flow = |bytes| v1::FlowState { bytes, ..v1::FlowState::default() };
+        let kept = |at_most| {
+            let mut flows = vec![flow(1), flow(3), flow(2)];
+            First { at_most, order: v1::FlowOrder::FlowByBytes }.keep(&mut flows);
+            flows.iter().map(|it| (it.bytes, it.left_out)).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(0), [(1, 0), (3, 0), (2, 0)]);
+        assert_eq!(kept(2), [(3, 1), (2, 0)]);
+        assert_eq!(kept(5), [(3, 0), (2, 0), (1, 0)]);
     }
 
     #[tokio::test]

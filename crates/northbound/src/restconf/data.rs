@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use stoa_controller::datastore::{Datastore, Refusal, Snapshot, Store};
-use stoa_controller::state;
+use stoa_controller::state::{self, StateRequest};
 use yang5::data::DataTree;
 use yang5::schema::SchemaNodeKind;
 
@@ -18,7 +18,7 @@ use super::library;
 use super::media::Media;
 use super::path::{self, Resource};
 use super::permitted;
-use super::query::{Content, Defaults, Query};
+use super::query::{Content, Defaults, Field, Query};
 use super::read::ReadRequest;
 use super::refusals;
 use super::warnings;
@@ -77,7 +77,7 @@ async fn get(call: Call, target: Target, resource: Resource) -> Result<Response,
     let media = Media::accepted(&call.parts.headers)?;
     let snapshot = call.app.datastore.tree(target.store);
     let tags = tags(&call, &snapshot);
-    let state = state(&call, target, &resource, query.content).await?;
+    let state = state(&call, target, &resource, query.content, query.fields.as_deref()).await?;
     // State changes without a new tag.
     if state.is_none()
         && let Some(response) = tags.unmodified(&call.parts.headers)
@@ -153,6 +153,7 @@ async fn state(
     target: Target,
     resource: &Resource,
     content: Content,
+    fields: Option<&[Field]>,
 ) -> Result<Option<DataTree<'static>>, Faults> {
     // A configured leaf is not state: the forwarder need not be asked.
     let is_leaf = matches!(resource.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList));
@@ -161,7 +162,15 @@ async fn state(
         return Ok(None);
     }
     let may_lack = content == Content::All && resource.is_config();
-    facts(&call.app.datastore, &resource.data_path(), may_lack).await
+    let path = resource.data_path();
+    let requested = match fields {
+        // Some state takes long to read, such as the number of flows: not unless it is selected.
+        Some(fields) if !resource.is_root() => {
+            StateRequest::of_members(&path, fields.iter().map(|field| field.name.as_str()))
+        }
+        _ => StateRequest::at(&path),
+    };
+    read_state(&call.app.datastore, &requested, may_lack).await
 }
 
 /// The forwarder's state at or below a path, whose lists may lack their keys; `None`: none is needed, or the forwarder
@@ -174,11 +183,18 @@ pub async fn facts(
     path: &str,
     may_lack: bool,
 ) -> Result<Option<DataTree<'static>>, Faults> {
-    let requested = state::StateRequest::at(path);
+    read_state(datastore, &StateRequest::at(path), may_lack).await
+}
+
+async fn read_state(
+    datastore: &Datastore,
+    requested: &StateRequest,
+    may_lack: bool,
+) -> Result<Option<DataTree<'static>>, Faults> {
     if requested.is_empty() {
         return Ok(None);
     }
-    match state::read(datastore.connection(), &requested).await {
+    match state::read(datastore.connection(), requested).await {
         Ok(tree) => Ok(Some(tree)),
         // The configuration is available all the same; a request for state alone fails.
         Err(error) if may_lack => {

@@ -23,6 +23,7 @@ mod read_only;
 mod recent;
 pub mod refusals;
 pub mod rpc;
+mod searches;
 mod streams;
 #[cfg(test)]
 mod tests;

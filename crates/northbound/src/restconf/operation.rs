@@ -15,9 +15,11 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
         MODULE,
         &["commit", "confirm", "cancel", "discard", "rollback", "compare", "history", "status"],
     ),
+    ("stoa-acl", &["find-flows"]),
     ("stoa-forwarder", &["find-routes", "traffic-history", "capture"]),
     ("stoa-logging", &["recent-messages"]),
     ("stoa-login", &["log-in", "log-out"]),
+    ("stoa-nat", &["find-translations"]),
 ];
 
 /// The input of an operation.

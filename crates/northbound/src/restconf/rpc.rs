@@ -20,6 +20,7 @@ use super::permitted;
 use super::read_only;
 use super::recent;
 use super::refusals;
+use super::searches;
 use super::warnings;
 use crate::audit::timestamp;
 use crate::nacm::Rights;
@@ -63,7 +64,14 @@ pub fn only_reads(path: &str) -> bool {
     let name = name.split_once(':').map_or("", |(_, name)| name);
     matches!(
         name,
-        "compare" | "history" | "status" | "find-routes" | "traffic-history" | "recent-messages"
+        "compare"
+            | "history"
+            | "status"
+            | "find-flows"
+            | "find-routes"
+            | "find-translations"
+            | "traffic-history"
+            | "recent-messages"
     )
 }
 
@@ -173,7 +181,9 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
         }
         "compare" => Ok(Some(read_only::compare(call, input).await?)),
         "status" => Ok(Some(read_only::status(&datastore))),
-        "find-routes" => Ok(Some(read_only::find_routes(call, input).await?)),
+        "find-flows" => Ok(Some(searches::find_flows(call, input).await?)),
+        "find-routes" => Ok(Some(searches::find_routes(call, input).await?)),
+        "find-translations" => Ok(Some(searches::find_translations(call, input).await?)),
         "traffic-history" => Ok(Some(recent::traffic_history(call, input)?)),
         "recent-messages" => Ok(Some(recent::log_messages(call, input).await)),
         "log-in" => logins::log_in(call, input).map(|()| None),

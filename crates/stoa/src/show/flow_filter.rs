@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use clap::builder::PossibleValuesParser;
-use stoa_api::flow::{STATES, SUSPENDED};
+use stoa_api::flow::{STATES, SUSPENDED, with_protocol};
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
@@ -40,20 +40,20 @@ impl FlowFilter {
         *self == Self::default()
     }
 
-    /// The filter for a family. "icmp" has a number in each.
-    fn of_family(&self, is_ip4: bool) -> Result<v1::FlowFilter, Failure> {
+    /// The filter without the protocol.
+    fn of_all_protocols(&self) -> v1::FlowFilter {
         let address =
             |it| v1::Prefix { address: ip_bytes(it), length: if it.is_ipv4() { 32 } else { 128 } };
-        let protocol = self.protocol.as_deref().map(|name| named::protocol(name, is_ip4));
+        let prefix = self.address.map(address).or_else(|| self.prefix.clone());
         let vrf = self.vrf.clone().filter(|name| name != "all");
-        Ok(v1::FlowFilter {
-            family: if is_ip4 { 4 } else { 6 },
-            protocol: protocol.transpose()?,
-            prefix: self.address.map(address).or_else(|| self.prefix.clone()),
+        v1::FlowFilter {
+            family: prefix.as_ref().map_or(0, |it| if it.address.len() == 4 { 4 } else { 6 }),
+            prefix,
             port: self.port.map(u32::from),
             vrf: vrf.map(|name| if name == "default" { String::new() } else { name }),
             states: self.state.clone(),
-        })
+            ..v1::FlowFilter::default()
+        }
     }
 
     /// The filters of the contract that together mean these flows: one, or one for each family.
@@ -61,14 +61,12 @@ impl FlowFilter {
     /// # Errors
     /// There is no such protocol.
     pub fn requests(&self) -> Result<Vec<v1::FlowFilter>, Failure> {
-        let [four, six] = [self.of_family(true)?, self.of_family(false)?];
-        let length = four.prefix.as_ref().map(|prefix| prefix.address.len());
-        Ok(match length {
-            Some(4) => vec![four],
-            Some(_) => vec![six],
-            None if four.protocol == six.protocol => vec![v1::FlowFilter { family: 0, ..four }],
-            None => vec![four, six],
-        })
+        let filter = self.of_all_protocols();
+        let Some(name) = &self.protocol else { return Ok(vec![filter]) };
+        let name = name.to_ascii_lowercase();
+        let known = with_protocol(&filter, &name);
+        // It has the names that there are in its error.
+        known.map_or_else(|| named::protocol(&name, true).map(|_| Vec::new()), Ok)
     }
 }
 
@@ -115,6 +113,7 @@ mod tests {
             port: Some(443),
             vrf: Some(String::new()),
             states: vec!["udp-new".to_owned(), "suspended".to_owned()],
+            ..v1::FlowFilter::default()
         };
         assert_eq!(requests(line), [expected]);
         assert_eq!(requests("--vrf red")[0].vrf.as_deref(), Some("red"));

@@ -5,8 +5,9 @@ use std::io::Write;
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
 use stoa_api::acl::protocol_name;
+use stoa_api::flow::keep_first;
 use stoa_api::text::ip_text;
-use stoa_api::v1::{FlowState, ShowFlowsReply, ShowFlowsRequest};
+use stoa_api::v1::{FlowOrder, FlowState, ShowFlowsReply, ShowFlowsRequest};
 use stoa_wire::protocol::{GRE, has_ports};
 
 use super::flow_filter::FlowFilter;
@@ -50,8 +51,7 @@ pub async fn show(
         all.flows.extend(reply.flows);
         all.matching += reply.matching;
     }
-    all.flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes + flow.reply_bytes));
-    all.flows.truncate(at_most as usize);
+    keep_first(&mut all.flows, at_most as usize, FlowOrder::FlowByBytes);
     if as_json {
         let flows: Vec<Value> = all.flows.iter().map(to_json).collect();
         writeln!(out, "{}", json!({ "flows": flows, "matching": all.matching }))?;

@@ -51,6 +51,7 @@ impl Selection {
             port: self.port.map(u32::from),
             subscriber: self.subscriber.map(one),
             vrf: vrf.map(|name| if name == "default" { String::new() } else { name }),
+            ..NatMappingFilter::default()
         };
         Ok(ShowNatMappingsRequest { filter: Some(filter), at_most: self.limit })
     }
@@ -174,6 +175,7 @@ mod tests {
             port: Some(443),
             vrf: Some(String::new()),
             subscriber: Some(Prefix { address: vec![10, 0, 0, 7], length: 32 }),
+            ..NatMappingFilter::default()
         };
         assert_eq!((made.filter, made.at_most), (Some(filter), 50));
         assert_eq!(request("").unwrap().filter, Some(NatMappingFilter::default()));

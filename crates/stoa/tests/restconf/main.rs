@@ -9,6 +9,7 @@ mod https;
 mod openconfig;
 mod port_files;
 mod schemathesis;
+mod searches;
 mod testbed;
 mod trust;
 mod users;

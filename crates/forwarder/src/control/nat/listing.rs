@@ -297,9 +297,11 @@ impl ForwarderState {
                 flows: it.flows.into(),
                 age_s: now.wrapping_sub(it.start).cast_signed().max(0).cast_unsigned(),
                 leases: self.leases_of(&it),
+                left_out: 0,
             }
         };
-        (listed.map(message).collect(), (end < mappings.capacity()).then_some(end))
+        let is_held = |it: &v1::NatDynamicMapping| !filter.leased || !it.leases.is_empty();
+        (listed.map(message).filter(is_held).collect(), (end < mappings.capacity()).then_some(end))
     }
 
     /// The dynamic mappings that meet a filter, at once: for small tables.
