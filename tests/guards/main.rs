@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod capabilities;
+mod fuzz_targets;
 mod import_circles;
 mod kernels;
 mod layers;
