@@ -1,10 +1,16 @@
-//! Chaos: under continuous traffic, processes of the router are killed, a link flaps, a host is replaced, another
-//! changes its MAC address, valid and invalid configurations are loaded, the memif peer is killed. At the end traffic
-//! flows again, the packet accounting balances, and nothing has leaked.
+//! Chaos: under continuous traffic and many flows, processes of the router are killed, a link flaps, a host is replaced,
+//! another changes its MAC address, valid and invalid configurations are loaded, with other rules and NAT, flows are
+//! cleared, the memif peer is killed. At the end traffic flows again, the packet accounting balances, and nothing has
+//! leaked: no memory, no descriptor, and no flow, port, port set, quota or expectation.
 //!
-//! `STOA_CHAOS_SECONDS` sets the duration (30 by default), `STOA_CHAOS_SEED` repeats the events of a run.
+//! `STOA_CHAOS_SECONDS` sets the duration (30 by default), `STOA_CHAOS_FLOWS` the flows (5,000), `STOA_CHAOS_SEED`
+//! repeats the events of a run. With an odd seed, all flows end by their timeouts; with an even one, some variants of
+//! the rules let flows go on with longer ones, and in the end they are cleared.
 
+mod firewall;
+mod in_use;
 mod random;
+mod subscribers;
 mod testbed;
 mod traffic;
 
@@ -15,6 +21,7 @@ use stoa_lab::{Command, LabError, Output, Result, Router, Topology, wait_until};
 
 use random::Random;
 use stoa_scenarios::{Resources, pid};
+use subscribers::Size;
 use testbed::Testbed;
 
 /// Deadline for recovery after the last event, including the 10 s back-off of a crash loop.
@@ -23,6 +30,10 @@ const RECOVERY: Duration = Duration::from_secs(40);
 const STABLE: f64 = 0.4;
 /// Memory that a process may gain, kB: pages touched for the first time.
 const MEMORY: u64 = 24_000;
+/// The same for each flow that tables have room for, bytes.
+const MEMORY_OF_FLOW: u64 = 400;
+/// Announcements of FTP are expected for 60 s if nothing comes. Shorter runs do not wait for that.
+const EXPECTED: Duration = Duration::from_secs(75);
 
 /// Prints the events with their time.
 struct EventLog {
@@ -69,6 +80,20 @@ fn capture(testbed: &Testbed, random: &mut Random) -> Result<()> {
     Command::program("/bin/kill").args(["-KILL", &pid]).run().map(drop)
 }
 
+/// Ends or lists flows while they come and go. It may fail while the controller restarts.
+fn ask_about_flows(testbed: &Testbed, random: &mut Random) -> Result<String> {
+    let words: &[&str] = match random.below(6) {
+        0 => &["clear", "flows"],
+        1 => &["clear", "flows", "--prefix", "198.19.0.0/25"],
+        2 => &["clear", "flows", "--protocol", "tcp"],
+        3 => &["show", "flows", "--top", "5"],
+        4 => &["show", "nat", "mappings", "--address", "198.19.0.7"],
+        _ => &["nat", "whois", "198.19.0.7"],
+    };
+    let output = testbed.first.call(words)?;
+    Ok(format!("{}: {}", words.join(" "), output.success()))
+}
+
 /// Causes one event. A reload may fail while the controller restarts.
 fn inject_fault(
     testbed: &mut Testbed,
@@ -80,7 +105,7 @@ fn inject_fault(
         true => format!("{what} configuration {which}: accepted"),
         false => format!("{what} configuration {which}: {}", output.stderr.replace('\n', " ")),
     };
-    Ok(match random.below(if may_kill_forwarders { 12 } else { 10 }) {
+    Ok(match random.below(if may_kill_forwarders { 15 } else { 13 }) {
         0 => {
             kill(&testbed.first, "controller")?;
             "kill the controller".to_owned()
@@ -102,11 +127,11 @@ fn inject_fault(
             "change the MAC address of host-b".to_owned()
         }
         5 | 6 => {
-            let json = testbed::json(&testbed.socket(), which)?;
+            let json = testbed.shape.json(which, which)?;
             outcome("valid", &testbed.first.reload(&json)?)
         }
         7 => {
-            let output = testbed.first.reload(&testbed::bad(&testbed.socket(), which)?)?;
+            let output = testbed.first.reload(&testbed.shape.bad(which)?)?;
             // A forwarder that has just started waits for missing devices instead of refusing them.
             let waits = which % 3 == 1 && testbed.killed.elapsed() < Duration::from_secs(10);
             assert!(waits || !output.success(), "an invalid configuration was accepted: {which}");
@@ -122,7 +147,13 @@ fn inject_fault(
             capture(testbed, random)?;
             "a capture".to_owned()
         }
-        10 => {
+        10 => ask_about_flows(testbed, random)?,
+        11 | 12 => {
+            // Rules and NAT alone: interfaces and routes stay.
+            let json = testbed.shape.json(0, which)?;
+            outcome("rules of", &testbed.first.reload(&json)?)
+        }
+        13 => {
             testbed.killed = Instant::now();
             kill(&testbed.first, "forwarder")?;
             "kill the forwarder".to_owned()
@@ -144,6 +175,9 @@ fn all_flow(testbed: &Testbed) -> Result<Duration> {
         if still.is_empty() { Ok(()) } else { Err(still.join("; ")) }
     })
     .map_err(|error| explain(testbed, error))?;
+    if let Some(subscribers) = &testbed.subscribers {
+        subscribers.all_flow(RECOVERY).map_err(|error| explain(testbed, error))?;
+    }
     Ok(began.elapsed())
 }
 
@@ -159,11 +193,25 @@ fn explain(testbed: &Testbed, error: LabError) -> LabError {
     error
 }
 
+/// Waits until flows hold nothing in the router but for so many announcements; says how long that took.
+fn nothing_in_use(testbed: &Testbed, announced: u64) -> Result<Duration> {
+    let began = Instant::now();
+    // One of the profiles has twice the timeout.
+    let timeouts = Duration::from_secs(3 * testbed.shape.size.timeout_s());
+    wait_until("flows hold nothing", timeouts + EXPECTED, || {
+        let found = in_use::of(&testbed.first, announced).map_err(|error| error.to_string())?;
+        if found.is_empty() { Ok(()) } else { Err(found.join("; ")) }
+    })
+    .map_err(|error| explain(testbed, error))?;
+    Ok(began.elapsed())
+}
+
 /// Waits until neither router uses more resources than before.
 fn nothing_leaked(testbed: &Testbed, before: &[Resources; 2]) -> Result<()> {
     let outcome = wait_until("nothing has leaked", Duration::from_secs(20), || {
         let now = resources(testbed).map_err(|error| error.to_string())?;
-        let grown = now.iter().zip(before).flat_map(|(now, then)| now.grown_since(then, MEMORY));
+        let memory = MEMORY + testbed.shape.size.capacity() * MEMORY_OF_FLOW / 1_000;
+        let grown = now.iter().zip(before).flat_map(|(now, then)| now.grown_since(then, memory));
         let grown: Vec<_> = grown.collect();
         if grown.is_empty() { Ok(now) } else { Err(grown.join("; ")) }
     });
@@ -201,7 +249,7 @@ fn settle(testbed: &Testbed) -> Result<()> {
     }
     // A controller learns at its next hello, 0.3 s later, that its forwarder was killed. Until then it says that it
     // is in sync, and a reload finds out.
-    let original = testbed::json(&testbed.socket(), 0)?;
+    let original = testbed.shape.json(0, 0)?;
     wait_until("the original configuration is accepted", RECOVERY, || {
         let output = testbed.first.reload(&original).map_err(|error| error.to_string())?;
         let is_restarting = output.stderr.contains("the forwarder does not answer");
@@ -216,13 +264,19 @@ fn the_router_survives_all_faults_at_once() -> Result<()> {
     let length = Duration::from_secs(number("STOA_CHAOS_SECONDS", 30));
     let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
     let seed = number("STOA_CHAOS_SEED", now);
-    println!("STOA_CHAOS_SECONDS={} STOA_CHAOS_SEED={seed}", length.as_secs());
+    let size = Size { flows: number("STOA_CHAOS_FLOWS", 5_000) };
+    println!(
+        "STOA_CHAOS_SECONDS={} STOA_CHAOS_FLOWS={} STOA_CHAOS_SEED={seed}",
+        length.as_secs(),
+        size.flows
+    );
     let mut random = Random::new(seed);
-    let mut testbed = Testbed::new()?;
+    let mut testbed = Testbed::new(size, seed % 2 == 1)?;
     serves_https(&testbed)?;
     let before = resources(&testbed)?;
-    testbed.start_traffic()?;
+    testbed.start_traffic(seed)?;
     all_flow(&testbed)?;
+    println!("in use: {}", in_use::of(&testbed.first, 0)?.join("; "));
     let mut log = EventLog { began: Instant::now(), events: 0 };
     let mut steady = None;
     while log.began.elapsed() < length {
@@ -241,11 +295,27 @@ fn the_router_survives_all_faults_at_once() -> Result<()> {
     log.add(&format!("end: all flows recovered after {:.2?}", all_flow(&testbed)?));
     let same = resources(&testbed)?.map(|resources| resources.processes[1].pid);
     assert_eq!(Some(same), steady, "a forwarder died without being killed");
-    conclude(testbed, &before, log.events)
+    conclude(testbed, &before, (log.events, length))
+}
+
+/// Ends the many flows, and checks what came back. Returns how many files were announced that nobody has fetched.
+fn end_subscribers(testbed: &mut Testbed) -> Result<u64> {
+    let Some(subscribers) = testbed.subscribers.take() else { return Ok(0) };
+    let counted = subscribers.end()?;
+    println!("subscribers: {counted}");
+    assert_eq!(counted["corrupt"], 0, "{counted}");
+    // Answers that were under way when flows were cleared may meet the next one at their port.
+    let strays = counted["strays"].as_u64().unwrap_or(u64::MAX);
+    assert!(strays <= testbed.shape.size.flows, "answers to others: {counted}");
+    Ok(counted["abandoned"].as_u64().unwrap_or(0))
 }
 
 /// Ends the traffic and checks packet accounting and resources.
-fn conclude(mut testbed: Testbed, before: &[Resources; 2], events: u64) -> Result<()> {
+fn conclude(
+    mut testbed: Testbed,
+    before: &[Resources; 2],
+    (events, length): (u64, Duration),
+) -> Result<()> {
     let mut wrong = 0;
     for flow in testbed.all() {
         let [sent, received, late, bad, connections] = [
@@ -262,9 +332,17 @@ fn conclude(mut testbed: Testbed, before: &[Resources; 2], events: u64) -> Resul
         );
         wrong += bad;
     }
+    println!("in use: {}", in_use::of(&testbed.first, 0)?.join("; "));
+    let abandoned = end_subscribers(&mut testbed)?;
     testbed.flows.clear();
     testbed.host_c_flows.clear();
     assert_eq!(wrong, 0, "duplicate or corrupt packets");
+    if !testbed.shape.keeps_flows {
+        testbed.first.call(&["clear", "flows"])?.ok()?;
+    }
+    let announced = if length > EXPECTED { 0 } else { abandoned };
+    println!("flows hold nothing after {:.2?}", nothing_in_use(&testbed, announced)?);
+    println!("drops: {:?}", testbed.first.drops());
     for router in [&testbed.first, &testbed.second] {
         let accounting = router.conservation()?;
         assert_eq!(accounting["balanced"], true, "{accounting}");

@@ -25,7 +25,7 @@ fn every_step_succeeds() -> Result<()> {
     assert!(output.success());
     let expected =
         ["ping4", "ping6", "traceroute4", "traceroute6", "TCP, IPv4", "TCP, IPv6", "UDP", "Linux"];
-    let behind = ["stateful rule", "NAT44", "flow record", "conserved", "clean up"];
+    let behind = ["stateful rule", "NAT44", "flow record by IPFIX", "conserved", "clean up"];
     for word in expected.into_iter().chain(behind) {
         let is_present =
             steps.iter().any(|step| step["name"].as_str().is_some_and(|name| name.contains(word)));

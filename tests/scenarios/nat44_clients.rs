@@ -46,7 +46,8 @@ fn begin(mapping: &str, filtering: &str) -> Result<Lab> {
 
 #[test]
 fn stun_finds_mapping_and_filtering_as_configured() -> Result<()> {
-    // A connection keeps its port if no other one has it, so that STUN finds this mapping for `edm`, too.
+    // A connection keeps its port if no other one has it, so that STUN finds this mapping for `edm`, too, as long as
+    // nobody else has the port.
     let mapping = "Endpoint Independent Mapping!";
     for (kind, filtering, found) in [
         ("eim", "eif", "Endpoint Independent Filtering!"),
@@ -60,6 +61,39 @@ fn stun_finds_mapping_and_filtering_as_configured() -> Result<()> {
         assert!(!printed.contains("UDP reflexive addr: 198.18.1."), "{printed}");
         assert!(printed.contains(mapping), "{kind}: {printed}");
         assert!(printed.contains(found), "{kind}, {filtering}: {printed}");
+        lab.scenario.end()?;
+    }
+    Ok(())
+}
+
+/// Sends a datagram from a port: host-c then has this port of the external address towards that end.
+const TAKE: &str = "\
+import socket, sys
+it = socket.socket(type=socket.SOCK_DGRAM)
+it.bind(('', int(sys.argv[1])))
+it.sendto(b'x', (sys.argv[2], 3478))
+";
+
+#[test]
+fn stun_finds_a_dependent_mapping_where_another_host_has_the_port() -> Result<()> {
+    // All hosts have one external address. With `eim`, the client has another port from the first packet on.
+    for (kind, found) in [("edm", " Dependent Mapping!"), ("eim", "Endpoint Independent Mapping!")]
+    {
+        let mut policy = pool();
+        policy["external-ip-address-pool"][0]["external-ip-pool"] = json!("203.0.113.16/32");
+        policy["mapping-type"] = json!(kind);
+        let lab = Lab::begin(&policy, &[])?;
+        let _server = stun(&lab)?;
+        let command = lab.host("host-c").command(Tool::PYTHON)?;
+        command.args(["-c", TAKE, "41000", OTHER]).run()?.ok()?;
+        let printed = discover(&lab, &["-m", "-L", "198.18.1.2", "-l", "41000"])?;
+        assert!(printed.contains(found), "{kind}: {printed}");
+        let flows = lab.router().json(&["show", "flows", "--address", "198.18.1.2", "--json"])?;
+        let flows = flows["flows"].as_array().cloned().unwrap_or_default();
+        let from_port = flows.iter().filter(|it| it["source_port"] == 41_000);
+        let ports: std::collections::BTreeSet<_> =
+            from_port.filter_map(|it| it["translated_source_port"].as_u64()).collect();
+        assert_eq!(ports.len(), if kind == "edm" { 2 } else { 1 }, "{kind}: {flows:?}");
         lab.scenario.end()?;
     }
     Ok(())

@@ -1,8 +1,10 @@
 //! The demo: real tools between two hosts that only Stoa connects, then the Linux kernel as the baseline, then
 //! cleanup.
 
+mod collector;
 mod firewall;
 mod live;
+mod record;
 mod report;
 mod steps;
 

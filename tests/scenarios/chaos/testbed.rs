@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use stoa_lab::{Address, Configuration, NextHop, Result, Router, Side, Topology, stoa_binary};
 use stoa_scenarios::side;
 
+use super::firewall;
 use super::random::Random;
+use super::subscribers::{NETWORKS, Size, Subscribers};
 use super::traffic::Flow;
 
 /// Both routers, the hosts, the traffic. Fields are dropped in this order.
@@ -14,6 +16,8 @@ pub struct Testbed {
     pub flows: Vec<Flow>,
     /// Traffic to and from host-c, whose namespace is replaced.
     pub host_c_flows: Vec<Flow>,
+    /// Many flows from behind host-a to host-b; `None`: they have not begun, or have ended.
+    pub subscribers: Option<Subscribers>,
     /// The router under test.
     pub first: Router,
     /// The memif peer, which is killed as well.
@@ -24,6 +28,19 @@ pub struct Testbed {
     pub far: Topology,
     /// When the first router's forwarder was last killed, initially the start.
     pub killed: std::time::Instant,
+    /// What all configurations of the first router have in common.
+    pub shape: Shape,
+}
+
+/// What is the same in all variants of a configuration.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The memif control socket.
+    pub socket: std::path::PathBuf,
+    /// Flows of subscribers.
+    pub size: Size,
+    /// Whether all variants follow flows with short timeouts.
+    pub keeps_flows: bool,
 }
 
 fn sides() -> Result<[Side; 3]> {
@@ -40,12 +57,14 @@ fn memif(socket: &std::path::Path, role: &str) -> Value {
 }
 
 /// The configuration of the first router. Variants (`which`) differ in parts that the traffic does not use.
-pub fn first(socket: &std::path::Path, which: u64) -> Result<Configuration> {
+fn first(socket: &std::path::Path, which: u64) -> Result<Configuration> {
     let mut made = Configuration::new(&sides()?)
         .port("peer", memif(socket, "master"))
         .addresses("peer", &between(1)?)
         .route("198.18.4.0/24", NextHop::Via("198.18.9.2"))
-        .route("2001:db8:4::/64", NextHop::Via("2001:db8:9::2"));
+        .route("2001:db8:4::/64", NextHop::Via("2001:db8:9::2"))
+        .route(NETWORKS[0], NextHop::Via("198.18.1.2"))
+        .route(NETWORKS[1], NextHop::Via("2001:db8:1::2"));
     for number in 0..which % 4 * 50 {
         made = made.route(&format!("10.{}.{number}.0/24", which % 250), NextHop::Via("198.18.2.2"));
     }
@@ -63,31 +82,47 @@ pub fn first(socket: &std::path::Path, which: u64) -> Result<Configuration> {
     Ok(made)
 }
 
-/// The same as JSON; some variants have VRFs, and one of them contains host-c.
-pub fn json(socket: &std::path::Path, which: u64) -> Result<Value> {
-    let mut made = first(socket, which)?;
-    if which % 6 == 2 {
-        made.interface("host-c")["stoa-vrf:vrf"] = json!("red");
+impl Shape {
+    /// The same as JSON; some variants have VRFs, and one of them contains host-c. Rules and NAT are those of a variant
+    /// of their own (`rules`).
+    ///
+    /// # Errors
+    /// None for these addresses.
+    pub fn json(&self, which: u64, rules: u64) -> Result<Value> {
+        let mut made = first(&self.socket, which)?;
+        if which % 6 == 2 {
+            made.interface("host-c")["stoa-vrf:vrf"] = json!("red");
+        }
+        let mut made = made.json();
+        if which % 3 == 2 {
+            made["stoa-vrf:vrfs"] = json!({ "vrf": [{ "name": "red" }, { "name": "blue" }] });
+        }
+        firewall::add(&mut made, rules, self.size, self.keeps_flows);
+        Ok(made)
     }
-    let mut made = made.json();
-    if which % 3 == 2 {
-        made["stoa-vrf:vrfs"] = json!({ "vrf": [{ "name": "red" }, { "name": "blue" }] });
-    }
-    Ok(made)
-}
 
-/// An invalid configuration, in several variants.
-pub fn bad(socket: &std::path::Path, which: u64) -> Result<Value> {
-    let good = first(socket, which)?;
-    let mut made = match which % 3 {
-        0 => good.clone().route("198.18.60.0/24", NextHop::Via("198.18.1.1")).json(),
-        1 => good.clone().port("host-z", json!({ "af-packet": { "device": "not-there" } })).json(),
-        _ => json!("no configuration at all"),
-    };
-    if which.is_multiple_of(6) {
-        made["ietf-interfaces:interfaces"]["interface"][0]["colour"] = json!("blue");
+    /// An invalid configuration, in several variants.
+    ///
+    /// # Errors
+    /// None for these addresses.
+    pub fn bad(&self, which: u64) -> Result<Value> {
+        let good = first(&self.socket, which)?;
+        let mut made = match which % 3 {
+            0 => good.clone().route("198.18.60.0/24", NextHop::Via("198.18.1.1")).json(),
+            1 => good
+                .clone()
+                .port("host-z", json!({ "af-packet": { "device": "not-there" } }))
+                .json(),
+            _ => json!("no configuration at all"),
+        };
+        if which.is_multiple_of(6) {
+            made["ietf-interfaces:interfaces"]["interface"][0]["colour"] = json!("blue");
+        }
+        if which % 3 < 2 {
+            firewall::add(&mut made, which, self.size, self.keeps_flows);
+        }
+        Ok(made)
     }
-    Ok(made)
 }
 
 impl Testbed {
@@ -95,7 +130,7 @@ impl Testbed {
     ///
     /// # Errors
     /// Errors of the lab.
-    pub fn new() -> Result<Self> {
+    pub fn new(size: Size, keeps_flows: bool) -> Result<Self> {
         let binary = stoa_binary()?;
         let (hosts, far) = (Topology::new(&sides()?)?, Topology::new(&[side("host-d", 4)?])?);
         // Announce a changed MAC address, as most hosts do.
@@ -105,7 +140,8 @@ impl Testbed {
         }
         let scratch = stoa_lab::Scratch::new()?;
         let socket = scratch.file("memif.sock");
-        let configuration = json(&socket, 0)?;
+        let shape = Shape { socket: socket.clone(), size, keeps_flows };
+        let configuration = shape.json(0, 0)?;
         let first = Router::start_in(scratch, &binary, Some(hosts.router()), &configuration)?;
         let configuration = Configuration::new(&[side("host-d", 4)?])
             .port("peer", memif(&socket, "slave"))
@@ -118,15 +154,17 @@ impl Testbed {
         second.wait_up(&["host-d", "peer"])?;
         let (flows, host_c_flows) = (Vec::new(), Vec::new());
         let killed = std::time::Instant::now();
-        Ok(Self { flows, host_c_flows, first, second, hosts, far, killed })
+        let subscribers = None;
+        Ok(Self { flows, host_c_flows, subscribers, first, second, hosts, far, killed, shape })
     }
 
-    /// Starts all traffic.
+    /// Starts all traffic. `seed`: that of the subscribers.
     ///
     /// # Errors
     /// When a socket cannot be opened.
-    pub fn start_traffic(&mut self) -> Result<()> {
+    pub fn start_traffic(&mut self, seed: u64) -> Result<()> {
         let (a, b) = (self.hosts.host("host-a"), self.hosts.host("host-b"));
+        self.subscribers = Some(Subscribers::start(a, b, self.shape.size, seed)?);
         let d = self.far.host("host-d");
         for six in [false, true] {
             for (from, to) in [(a, b), (b, a), (a, d), (d, a)] {
@@ -156,11 +194,6 @@ impl Testbed {
         self.host_c_flows.clear();
         self.hosts.recreate("host-c")?;
         self.start_host_c_flows()
-    }
-
-    /// The memif control socket.
-    pub fn socket(&self) -> std::path::PathBuf {
-        self.first.scratch().file("memif.sock")
     }
 
     /// Changes the MAC address of host-b.

@@ -1,9 +1,11 @@
-//! The steps of the demo behind a firewall: a stateful rule, NAT44, and the record of a flow.
+//! The steps of the demo behind a firewall: a stateful rule, NAT44, and the record of a flow, which the router shows and
+//! a collector has.
 
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
+use super::record;
 use super::report::Report;
 use super::steps::{Outcome, outcome};
 use crate::configuration::interface_name;
@@ -55,7 +57,9 @@ pub(crate) fn steps(report: &mut Report, topology: &Topology, router: &Router, m
     let is_on = report.step("stateful rule", loaded(router, &all, || only_one_way(a, b)));
     all["ietf-nat:nat"] = masquerade(&outside);
     if is_on && report.step("NAT44", loaded(router, &all, || translated(router, a, b))) {
-        report.step("flow record", recorded(router, a));
+        report.step("flow", shown(router, a));
+        let exported = record::exported((router, topology.router()), [a, b], &all);
+        report.step("flow record by IPFIX", outcome(exported));
     }
 }
 
@@ -110,8 +114,9 @@ fn flow_of(router: &Router, host: &Host) -> Result<Option<Value>> {
     Ok(flows.into_iter().min_by_key(|flow| flow["age_s"].as_u64()))
 }
 
-fn recorded(router: &Router, a: &Host) -> Outcome {
-    let record = || -> Result<Outcome> {
+/// The flow of the ping, in `stoa show flows`.
+fn shown(router: &Router, a: &Host) -> Outcome {
+    let show = || -> Result<Outcome> {
         let flow = flow_of(router, a)?.ok_or_else(|| LabError::ParseFailed {
             what: "stoa show flows".to_owned(),
             reason: "it has no flow of the ping".to_owned(),
@@ -131,5 +136,5 @@ fn recorded(router: &Router, a: &Host) -> Outcome {
         let is_whole = number("protocol") == ICMP && is_answered;
         Ok(if is_whole { Ok(printed) } else { Err(printed) })
     };
-    outcome(record())
+    outcome(show())
 }
