@@ -7,6 +7,8 @@ mod differences;
 mod packet;
 mod play;
 mod rules;
+mod station;
+mod translation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -176,13 +178,22 @@ fn verdicts_are_those_of_netfilter() -> Result<()> {
     Ok(())
 }
 
+/// A page with a table in place of the one that begins with the same line and ends with a blank one.
+fn with_table(page: &str, table: &str) -> String {
+    let first = table.lines().next().expect("a table has lines");
+    let at = page.find(first).unwrap_or_else(|| panic!("the page has no table {first}"));
+    let end = page[at..].find("\n\n").map_or(page.len(), |length| at + length + 1);
+    format!("{}{table}{}", &page[..at], &page[end..])
+}
+
 #[test]
 fn the_guide_lists_the_differences() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/netfilter.md");
     let text = std::fs::read_to_string(&page).expect("the page");
-    let (table, before) = (differences::table(), text.split("| what passes").next().unwrap_or(""));
+    let tables = translation::tables().into_iter().chain([differences::table()]);
+    let right = tables.fold(text.clone(), |text, table| with_table(&text, &table));
     if std::env::var_os("STOA_UPDATE").is_some() {
-        return std::fs::write(&page, format!("{before}{table}")).expect("a page to write");
+        return std::fs::write(&page, right).expect("a page to write");
     }
-    assert!(text.ends_with(&table), "write the table anew with STOA_UPDATE=1");
+    assert_eq!(text, right, "write the tables anew with STOA_UPDATE=1");
 }

@@ -45,6 +45,8 @@ enum Kind {
     /// Types of ICMP and ICMPv6, and the identifier.
     Query([u8; 2], u16),
     Error([[u8; 2]; 2], Box<Packet>),
+    /// The same about a packet as it was received.
+    Quote([u8; 2], Vec<u8>),
     Other(u8),
 }
 
@@ -65,8 +67,12 @@ pub struct Packet {
     pub piece: Option<Piece>,
     kind: Kind,
     data: usize,
+    /// What it carries in place of `data`.
+    pub text: Option<Vec<u8>>,
     window: u16,
     scale: Option<u8>,
+    /// Other TCP options, padded.
+    pub options: Vec<u8>,
     ports: [u16; 2],
     dscp: u8,
     ttl: u8,
@@ -114,14 +120,22 @@ impl Packet {
         made
     }
 
+    /// An ICMP error of this name about a packet that has been received.
+    pub fn quoting(name: &str, quoted: &[u8]) -> Self {
+        let (_, kinds) = ERRORS.iter().find(|(it, _)| *it == name).expect("a known kind");
+        Self::of(0, Kind::Quote(kinds[0], quoted.to_vec()))
+    }
+
     fn of(from: usize, kind: Kind) -> Self {
         Self {
             from,
             piece: None,
             kind,
             data: 0,
+            text: None,
             window: 4096,
             scale: None,
+            options: vec![],
             ports: [40_000, 8000],
             dscp: 0,
             ttl: 64,
@@ -134,7 +148,8 @@ impl Packet {
         }
     }
 
-    fn change(&mut self, word: &str) {
+    /// Changes it by a word.
+    pub fn change(&mut self, word: &str) {
         match word {
             "x" => return self.is_wrong = true,
             "y" => return self.is_changed = true,
@@ -178,7 +193,8 @@ impl Packet {
         };
         let six = matches!(pseudo, Pseudo::Ip6 { .. });
         let salt = self.piece.map_or(0, |piece| piece.id as usize);
-        let mut data: Vec<u8> = (0..self.data).map(|at| (at * 7 + salt * 31 + 1) as u8).collect();
+        let pattern = || (0..self.data).map(|at| (at * 7 + salt * 31 + 1) as u8).collect();
+        let mut data: Vec<u8> = self.text.clone().unwrap_or_else(pattern);
         if self.is_changed {
             data.iter_mut().for_each(|byte| *byte ^= 0x55);
         }
@@ -195,7 +211,9 @@ impl Packet {
             };
             bytes[at] ^= 0x5a;
         }
-        if let (Some(cut), false) = (self.cut, matches!(self.kind, Kind::Error(..))) {
+        if let (Some(cut), false) =
+            (self.cut, matches!(self.kind, Kind::Error(..) | Kind::Quote(..)))
+        {
             bytes.truncate(cut);
         }
         if self.has_extension && six {
@@ -210,7 +228,8 @@ impl Packet {
         let mut out = vec![0; 2000];
         let length = match &self.kind {
             Kind::Tcp { flags, sequence, acknowledgement } => {
-                let options = self.scale.map_or(vec![], |scale| vec![3, 3, scale, 1]);
+                let mut options = self.scale.map_or(vec![], |scale| vec![3, 3, scale, 1]);
+                options.extend(&self.options);
                 let builder = tcp::Builder {
                     source_port: source,
                     destination_port: destination,
@@ -229,25 +248,29 @@ impl Packet {
                 return icmp(pseudo, [kinds[usize::from(six)], 0], [high, low, 0, 1], data);
             }
             Kind::Error(kinds, about) => {
-                let inner = about.bytes(ends, 0);
-                let header = if six { 40 } else { 20 };
-                let end = self.cut.map_or(inner.len(), |cut| header + cut).min(inner.len());
-                let kind = kinds[usize::from(six)];
-                let mtu = if matches!(kind, [3, 4] | [2, 0]) { [0, 0, 5, 0] } else { [0; 4] };
-                return icmp(pseudo, kind, mtu, &inner[..end.min(500)]);
+                return self.error(pseudo, kinds[usize::from(six)], &about.bytes(ends, 0));
             }
+            Kind::Quote(kind, quoted) => return self.error(pseudo, *kind, quoted),
             Kind::Other(_) => return [&[0, 0, 8, 0, 0, 0, 0, 7], data].concat(),
         };
         out.truncate(length.expect("it fits"));
         out
     }
 
-    fn protocol(&self, six: bool) -> u8 {
+    fn error(&self, pseudo: &Pseudo, kind: [u8; 2], quoted: &[u8]) -> Vec<u8> {
+        let header = if matches!(pseudo, Pseudo::Ip6 { .. }) { 40 } else { 20 };
+        let end = self.cut.map_or(quoted.len(), |cut| header + cut).min(quoted.len());
+        let mtu = if matches!(kind, [3, 4] | [2, 0]) { [0, 0, 5, 0] } else { [0; 4] };
+        icmp(pseudo, kind, mtu, &quoted[..end.min(500)])
+    }
+
+    /// The protocol of what it has behind the IP header.
+    pub fn protocol(&self, six: bool) -> u8 {
         match self.kind {
             Kind::Tcp { .. } => protocol::TCP,
             Kind::Udp => protocol::UDP,
-            Kind::Query(..) | Kind::Error(..) if six => protocol::ICMP6,
-            Kind::Query(..) | Kind::Error(..) => protocol::ICMP4,
+            Kind::Query(..) | Kind::Error(..) | Kind::Quote(..) if six => protocol::ICMP6,
+            Kind::Query(..) | Kind::Error(..) | Kind::Quote(..) => protocol::ICMP4,
             Kind::Other(number) => number,
         }
     }

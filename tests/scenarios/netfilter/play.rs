@@ -2,21 +2,15 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, poll};
-use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, recv, sendto, setsockopt,
-    socket, sockopt,
-};
-use stoa_lab::{Host, Result, Topology};
+use stoa_lab::{Result, Topology};
 use stoa_wire::{ipv4, ipv6, protocol, tcp};
 
 use super::packet::{Ends, Packet};
 use super::rules::MARK;
+use super::station::{self, Station};
 
-const ETHERNET: usize = 14;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Packets between two waits for the router: fewer than a receive ring holds.
 const BURST: usize = 128;
@@ -88,61 +82,6 @@ pub const BEHIND: [(&str, &str); 4] = [
     ("2001:db8:100::/40", "2001:db8:2::2"),
 ];
 
-/// A packet socket at the host's end of a link.
-struct Station {
-    socket: OwnedFd,
-    link: LinkAddr,
-    router: [u8; 6],
-}
-
-impl Station {
-    fn open(host: &Host, router: &str) -> Result<Self> {
-        host.namespace().enter(|| {
-            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-            let all = SockProtocol::EthAll;
-            let socket = socket(AddressFamily::Packet, SockType::Raw, flags, all).expect("root");
-            setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).expect("root");
-            let devices = nix::ifaddrs::getifaddrs().expect("a list of devices");
-            let mut own = devices.filter(|device| device.interface_name == "eth0");
-            let link = own.find_map(|device| device.address?.as_link_addr().copied());
-            let router = router.split(':').map(|it| u8::from_str_radix(it, 16).expect("a byte"));
-            let router = router.collect::<Vec<_>>().try_into().expect("six bytes");
-            Self { socket, link: link.expect("it has eth0"), router }
-        })
-    }
-
-    fn own(&self) -> [u8; 6] {
-        self.link.addr().expect("a MAC address")
-    }
-
-    fn send(&self, packet: &[u8]) {
-        let kind: [u8; 2] = if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
-        let mut frame = [&self.router[..], &self.own(), &kind, packet].concat();
-        frame.resize(frame.len().max(60), 0);
-        let sent = sendto(self.socket.as_raw_fd(), &frame, &self.link, MsgFlags::empty());
-        assert_eq!(sent, Ok(frame.len()));
-    }
-
-    /// The next packet that the router has sent, without what Ethernet adds.
-    fn receive(&self) -> Option<Vec<u8>> {
-        let mut frame = [0; 2048];
-        loop {
-            let length = recv(self.socket.as_raw_fd(), &mut frame, MsgFlags::empty()).ok()?;
-            if frame[..6] != self.own() || frame[6..12] != self.router || length < ETHERNET + 20 {
-                continue;
-            }
-            let packet = &frame[ETHERNET..length];
-            let half = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
-            let end = match frame[12..14] {
-                [8, 0] => half(2),
-                [0x86, 0xdd] => 40 + half(4),
-                _ => continue,
-            };
-            return Some(packet[..end.min(packet.len())].to_vec());
-        }
-    }
-}
-
 /// A router between two stations.
 pub struct Stage<'a> {
     stations: [Station; 2],
@@ -159,8 +98,7 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// Errors of the lab.
     pub fn new(topology: &Topology, scripts: &'a [Vec<Packet>]) -> Result<Self> {
-        let station =
-            |label: &str| Station::open(topology.host(label), &topology.router_mac(label)?);
+        let station = |label: &str| Station::open(topology, label);
         let run = |(number, packets): (usize, &'a Vec<Packet>)| {
             [false, true].map(|six| Run {
                 packets,
@@ -231,10 +169,7 @@ impl<'a> Stage<'a> {
             self.stations[from].send(&Packet::parse(&text).bytes(&ends, 0));
             let sent = Instant::now();
             while !self.mark.1 && sent.elapsed() < pause {
-                let ready = [&self.stations[0], &self.stations[1]];
-                let mut ready = ready.map(|it| PollFd::new(it.socket.as_fd(), PollFlags::POLLIN));
-                // An interruption is as a timeout.
-                let _ = poll(&mut ready, 20_u8);
+                station::wait(&self.stations);
                 self.receive_all();
             }
         }

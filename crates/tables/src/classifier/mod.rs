@@ -23,6 +23,8 @@ mod build;
 mod columns;
 mod cut;
 mod layout;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod pattern;
 mod reader;
 mod recent;
