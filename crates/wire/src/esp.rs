@@ -85,10 +85,15 @@ pub fn build_trailer(out: &mut [u8], next_header: u8) -> Result<(), BuildError> 
     if padding.len() > LONGEST {
         return Err(BuildError::TooLong { length, limit: LONGEST + TRAILER });
     }
-    for (number, byte) in (1..=u8::MAX).zip(padding.iter_mut()) {
-        *byte = number;
-    }
     *trailer = [padding.len() as u8, next_header];
+    // Blocks of four bytes are the usual ones.
+    match padding {
+        [] => {}
+        [one] => *one = 1,
+        [one, two] => (*one, *two) = (1, 2),
+        [one, two, three] => (*one, *two, *three) = (1, 2, 3),
+        _ => (1..=u8::MAX).zip(padding).for_each(|(number, byte)| *byte = number),
+    }
     Ok(())
 }
 

@@ -10,9 +10,6 @@ use stoa_wire::{esp, protocol, udp};
 
 use crate::tunnel::line::TunnelLine;
 
-/// The longest IV in a packet.
-pub const IV: usize = 16;
-
 /// What of an algorithm both nodes need for each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -61,28 +58,24 @@ impl Shape {
     }
 
     /// What is authenticated and not in the packet, or not in this form (RFC 4106 section 5, RFC 4303 section 3.3.2).
-    #[inline]
+    #[inline(always)]
     pub(super) fn authenticated(&self, spi: u32, sequence: u64) -> ([u8; 16], u8) {
-        let mut aad = [0; 16];
+        let words = |first: u32, second: u32, third: u32| {
+            (u128::from(first) << 96 | u128::from(second) << 64 | u128::from(third) << 32)
+                .to_be_bytes()
+        };
         let (high, low) = ((sequence >> 32) as u32, sequence as u32);
-        let mut put = |words: &[u32]| {
-            for (out, word) in aad.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-                *out = word.to_be_bytes();
-            }
-            4 * words.len() as u8
-        };
-        let length = match (self.authentication, self.is_extended) {
-            (Authentication::Hmac, true) => put(&[high]),
-            (Authentication::Hmac, false) => 0,
-            (_, true) => put(&[spi, high, low]),
-            (_, false) => put(&[spi, low]),
-        };
-        (aad, length)
+        match (self.authentication, self.is_extended) {
+            (Authentication::Hmac, true) => (words(high, 0, 0), 4),
+            (Authentication::Hmac, false) => ([0; 16], 0),
+            (_, true) => (words(spi, high, low), 12),
+            (_, false) => (words(spi, low, 0), 8),
+        }
     }
 }
 
 /// What of a nonce is secret, with the number of a packet.
-#[inline]
+#[inline(always)]
 pub(super) fn nonce(salt: [u8; 4], number: [u8; 8]) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[..4].copy_from_slice(&salt);

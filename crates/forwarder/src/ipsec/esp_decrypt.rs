@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use arrayvec::ArrayVec;
 use stoa_crypto::Lane;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags;
@@ -19,7 +18,7 @@ use stoa_wire::{esp, ipv4, ipv6, protocol};
 use super::KEEPALIVE;
 use super::association::{Inbound, nonce};
 use super::engines::engines;
-use super::esp_encrypt::BATCH;
+use super::esp_encrypt::Batch;
 use super::outer::Outer;
 use crate::attributes::interface_flags::UP;
 use crate::drops::Drop;
@@ -193,15 +192,8 @@ fn decrypt(
     vector: &mut Vector,
 ) -> [bool; VECTOR] {
     let mut authentic = [false; VECTOR];
-    let (mut lanes, mut numbers) = (ArrayVec::<_, BATCH>::new(), ArrayVec::<_, BATCH>::new());
-    let mut open = |lanes: &mut ArrayVec<Lane<'_>, BATCH>, numbers: &mut ArrayVec<usize, BATCH>| {
-        let good = engines().open(lanes);
-        for (at, number) in numbers.iter().enumerate() {
-            authentic[*number] = good.has(at);
-        }
-        lanes.clear();
-        numbers.clear();
-    };
+    let engines = engines();
+    let mut batch = Batch::new();
     for (lane, packet) in vector.frames_mut() {
         let Some(association) = associations[lane] else { continue };
         let (shape, sequence) = (association.shape, sequences[lane]);
@@ -211,13 +203,11 @@ fn decrypt(
         let (aad, aad_length) = shape.authenticated(association.spi, sequence);
         let nonce = nonce(association.salt, number);
         let (key, text_offset) = (&association.key, shape.front);
-        lanes.push(Lane { key, packet, text_offset, nonce, aad, aad_length });
-        numbers.push(lane);
-        if lanes.is_full() {
-            open(&mut lanes, &mut numbers);
+        if batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }) {
+            batch.run(|lanes| engines.open(lanes), |lane, is| authentic[lane] = is);
         }
     }
-    open(&mut lanes, &mut numbers);
+    batch.run(|lanes| engines.open(lanes), |lane, is| authentic[lane] = is);
     authentic
 }
 

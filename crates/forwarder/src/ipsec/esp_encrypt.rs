@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use stoa_crypto::{Authentication, Engines, Ivs, Lane};
-use stoa_engine::vector::flags;
+use stoa_crypto::{Authentication, Ivs, Lane, Mask};
+use stoa_engine::vector::{flags, prefetch};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::{esp, udp};
 
-use super::association::{DontFragment, IV, Outbound, nonce};
+use super::association::{DontFragment, Outbound, nonce};
 use super::engines::engines;
 use crate::arcs::ROUTER;
 use crate::drops::Drop;
@@ -28,6 +28,12 @@ const LOOKUP6: u16 = 1;
 
 /// Packets that are encrypted together.
 pub(super) const BATCH: usize = 64;
+/// Bytes of packets that are encrypted together, about: half of a first-level cache.
+pub(super) const BATCH_BYTES: usize = 24 * 1024;
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+/// Lanes between a prefetch and its use.
+const AHEAD: usize = 8;
 /// The sequence number of a lane that was dropped.
 const DROPPED: u64 = 0;
 
@@ -97,6 +103,7 @@ impl EspEncrypt {
             let bytes = vector.length[from..end].iter().map(|it| u64::from(*it)).sum();
             let first = association.take((end - from) as u64, bytes);
             for (lane, sequence) in (from..end).zip(first..) {
+                prefetch_end(vector, lane + AHEAD);
                 let done = self.surround_lane(vector, lane, (association, sequence));
                 self.sequences[lane] = if done.is_ok() { sequence } else { DROPPED };
                 if let Err(reason) = done {
@@ -122,23 +129,16 @@ impl EspEncrypt {
             return Err(Drop::EspSequence);
         }
         let shape = association.shape;
-        let (offset, payload) = (usize::from(vector.offset[lane]), vector.bytes(lane).len());
+        let (offset, payload) =
+            (usize::from(vector.offset[lane]), usize::from(vector.length[lane]));
         let start = offset.checked_sub(shape.front.into()).ok_or(Drop::TunnelHeadroom)?;
         let whole = shape.length(payload);
-        let next_header = vector.bytes(lane).first().map_or(0, |first| protocol_of(*first));
-        let buffer = vector.buffer_mut(lane);
-        let packet = buffer.get_mut(start..start + whole).ok_or(Drop::TunnelHeadroom)?;
-        esp::build(packet, association.spi, sequence as u32).map_err(|_| Drop::TunnelHeadroom)?;
-        let iv = match shape.authentication {
-            Authentication::Hmac => match &mut self.ivs {
-                Some(ivs) => ivs.next_iv(),
-                None => return Err(Drop::EspEngine),
-            },
-            _ => number_first(sequence),
-        };
-        let iv = iv.get(..shape.iv.into()).unwrap_or_default();
-        packet[esp::LENGTH..esp::LENGTH + iv.len()].copy_from_slice(iv);
+        let packet = vector.buffer_mut(lane).get_mut(start..start + whole);
+        let packet = packet.ok_or(Drop::TunnelHeadroom)?;
         let text = whole - usize::from(shape.tag);
+        let (front, inner) = packet.split_at_mut(shape.front.into());
+        let next_header = inner.first().map_or(0, |first| protocol_of(*first));
+        self.write_front(front, (association, sequence))?;
         let trailer = packet.get_mut(usize::from(shape.front) + payload..text);
         let trailer = trailer.ok_or(Drop::TunnelHeadroom)?;
         esp::build_trailer(trailer, next_header).map_err(|_| Drop::TunnelHeadroom)?;
@@ -146,10 +146,33 @@ impl EspEncrypt {
         Ok(())
     }
 
+    /// Writes the ESP header and the IV.
+    #[inline(always)]
+    fn write_front(
+        &mut self,
+        front: &mut [u8],
+        (association, sequence): (&Outbound, u64),
+    ) -> Result<(), Drop> {
+        let header = (u64::from(association.spi) << 32 | u64::from(sequence as u32)).to_be_bytes();
+        let (start, iv) = front.split_first_chunk_mut().ok_or(Drop::TunnelHeadroom)?;
+        *start = header;
+        if association.shape.authentication == Authentication::Hmac {
+            let ivs = self.ivs.as_mut().ok_or(Drop::EspEngine)?;
+            if let Some(iv) = iv.first_chunk_mut() {
+                *iv = ivs.next_iv();
+            }
+        } else if let Some(iv) = iv.first_chunk_mut() {
+            // It must only be different for each packet: its number (RFC 4106 section 3.1, RFC 7634 section 2).
+            *iv = sequence.to_be_bytes();
+        }
+        Ok(())
+    }
+
     /// Encrypts all lanes that were not dropped.
     fn encrypt(&mut self, associations: &Associations<'_>, vector: &mut Vector) {
-        let mut failed = [false; VECTOR];
-        let mut batch = Batch::new(engines());
+        let mut sealed = [true; VECTOR];
+        let engines = engines();
+        let mut batch = Batch::new();
         for (lane, packet) in vector.frames_mut() {
             let sequence = self.sequences[lane];
             let association = associations[lane].filter(|_| sequence != DROPPED);
@@ -158,11 +181,13 @@ impl EspEncrypt {
             let (aad, aad_length) = shape.authenticated(association.spi, sequence);
             let nonce = nonce(association.salt, sequence.to_be_bytes());
             let (key, text_offset) = (&association.key, shape.front);
-            batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }, &mut failed);
+            if batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }) {
+                batch.run(|lanes| engines.seal(lanes), |lane, is| sealed[lane] = is);
+            }
         }
-        batch.finish(&mut failed);
+        batch.run(|lanes| engines.seal(lanes), |lane, is| sealed[lane] = is);
         drop(batch);
-        for (lane, _) in failed.iter().enumerate().filter(|(_, failed)| **failed) {
+        for (lane, _) in sealed.iter().enumerate().filter(|(_, sealed)| !**sealed) {
             self.sequences[lane] = DROPPED;
             vector.next[lane] = Drop::EspEngine.next();
         }
@@ -190,6 +215,14 @@ impl EspEncrypt {
             };
         }
         counted.flush(cx);
+    }
+}
+
+/// Prefetches where the trailer of a lane will be, in use or not.
+#[inline(always)]
+fn prefetch_end(vector: &Vector, lane: usize) {
+    if lane < vector.len() {
+        prefetch(vector.bytes(lane).as_ptr_range().end);
     }
 }
 
@@ -241,15 +274,6 @@ fn payload_of([first, second]: [u32; 2]) -> u16 {
     if first >> 28 == 4 { first as u16 } else { ((second >> 16) as u16).saturating_add(40) }
 }
 
-/// The IV of algorithms whose IV must only be different for each packet: its number (RFC 4106 section 3.1, RFC 7634
-/// section 2).
-#[inline(always)]
-fn number_first(sequence: u64) -> [u8; IV] {
-    let mut iv = [0; IV];
-    iv[..8].copy_from_slice(&sequence.to_be_bytes());
-    iv
-}
-
 /// Packets and bytes of lanes in a row with the same interface and adjacency.
 #[derive(Default)]
 struct Counted {
@@ -275,34 +299,44 @@ impl Counted {
 }
 
 /// Lanes that an engine gets together.
-struct Batch<'a> {
-    engines: &'a Engines,
+pub(super) struct Batch<'a> {
     lanes: ArrayVec<Lane<'a>, BATCH>,
-    numbers: ArrayVec<usize, BATCH>,
+    numbers: [u8; BATCH],
+    bytes: usize,
 }
 
 impl<'a> Batch<'a> {
-    fn new(engines: &'a Engines) -> Self {
-        Self { engines, lanes: ArrayVec::new(), numbers: ArrayVec::new() }
+    pub(super) fn new() -> Self {
+        Self { lanes: ArrayVec::new(), numbers: [0; BATCH], bytes: 0 }
     }
 
-    /// Adds a lane, and encrypts all if that was the last place.
-    #[inline]
-    fn add(&mut self, number: usize, lane: Lane<'a>, failed: &mut [bool; VECTOR]) {
-        self.lanes.push(lane);
-        self.numbers.push(number);
-        if self.lanes.is_full() {
-            self.finish(failed);
+    /// Adds a lane with its number, and prefetches its packet. Whether the engine should be called.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn add(&mut self, number: usize, lane: Lane<'a>) -> bool {
+        for line in lane.packet.chunks(LINE) {
+            prefetch(line.as_ptr());
         }
+        self.bytes += lane.packet.len();
+        if let Some(place) = self.numbers.get_mut(self.lanes.len()) {
+            *place = number as u8;
+        }
+        self.lanes.push(lane);
+        self.lanes.is_full() || self.bytes > BATCH_BYTES
     }
 
-    /// Encrypts all lanes; those that the engine does not take have failed.
-    fn finish(&mut self, failed: &mut [bool; VECTOR]) {
-        let sealed = self.engines.seal(&mut self.lanes);
-        for (at, number) in self.numbers.iter().enumerate() {
-            failed[*number] = !sealed.has(at);
+    /// Calls an engine with all lanes, and tells `done` about each by its number.
+    #[inline(always)]
+    pub(super) fn run(
+        &mut self,
+        engine: impl FnOnce(&mut [Lane<'a>]) -> Mask,
+        mut done: impl FnMut(usize, bool),
+    ) {
+        let good = engine(&mut self.lanes);
+        for (at, number) in self.numbers.iter().enumerate().take(self.lanes.len()) {
+            done(usize::from(*number), good.has(at));
         }
         self.lanes.clear();
-        self.numbers.clear();
+        self.bytes = 0;
     }
 }
