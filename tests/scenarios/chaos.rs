@@ -1,7 +1,7 @@
-//! Chaos: under continuous traffic and many flows, processes of the router are killed, a link flaps, a host is replaced,
-//! another changes its MAC address, valid and invalid configurations are loaded, with other rules and NAT, flows are
-//! cleared, the memif peer is killed. At the end traffic flows again, the packet accounting balances, and nothing has
-//! leaked: no memory, no descriptor, and no flow, port, port set, quota or expectation.
+//! Chaos: under continuous traffic and many flows, processes of the router are killed, a link flaps, a host is
+//! replaced, another changes its MAC address, valid and invalid configurations are loaded, with other rules and NAT,
+//! flows are cleared, the memif peer is killed. At the end traffic flows again, the packet accounting balances, and
+//! nothing has leaked: no memory, no descriptor, and no flow, port, port set, quota or expectation.
 //!
 //! `STOA_CHAOS_SECONDS` sets the duration (30 by default), `STOA_CHAOS_FLOWS` the flows (5,000), `STOA_CHAOS_SEED`
 //! repeats the events of a run. With an odd seed, all flows end by their timeouts; with an even one, some variants of

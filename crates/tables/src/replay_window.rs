@@ -1,10 +1,10 @@
 //! The anti-replay window of a security association (RFC 4303 section 3.4.3), which several workers may share without
 //! locks.
 //!
-//! It is a ring of words, as in RFC 6479. A word says which block of 32 numbers it is about, in its upper half, and which
-//! of these were accepted, in its lower half. So nothing is ever cleared: the first number of a new block replaces the
-//! word of a block that is behind the window. One compare-and-swap accepts a number, and of two packets with the same
-//! number only one wins, on whatever workers they are.
+//! It is a ring of words, as in RFC 6479. A word says which block of 32 numbers it is about, in its upper half, and
+//! which of these were accepted, in its lower half. So nothing is ever cleared: the first number of a new block
+//! replaces the word of a block that is behind the window. One compare-and-swap accepts a number, and of two packets
+//! with the same number only one wins, on whatever workers they are.
 //!
 //! Check a number before the packet is decrypted, and accept it only when the packet is authentic: forged packets move
 //! nothing.

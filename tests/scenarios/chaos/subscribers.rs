@@ -32,8 +32,8 @@ impl Size {
         (3 * self.period().as_secs()).max(4)
     }
 
-    /// Flows that the tables of the router hold: with room for hash buckets that fill unevenly, for flows of connections
-    /// that have ended, and for a sixteenth of them of one source.
+    /// Flows that the tables of the router hold: with room for hash buckets that fill unevenly, for flows of
+    /// connections that have ended, and for a sixteenth of them of one source.
     pub fn capacity(self) -> u64 {
         (2 * self.flows).max(65_536)
     }

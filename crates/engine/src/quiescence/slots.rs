@@ -37,8 +37,8 @@ impl<T: Send + Sync + 'static> Slots<T> {
     pub fn get<'r>(&'r self, at: u32, reader: &'r Reader) -> Option<&'r T> {
         assert!(std::ptr::eq(reader.0, Arc::as_ptr(&self.quiescence)), "a foreign reader");
         let row = self.rows.get(at as usize)?.load(Ordering::Acquire);
-        // SAFETY: the pointer is null or came from an `Arc`, of which the place owns a count. The writer gives it up only
-        // after every worker passed a quiescent point, and `Reader` does not outlive this one's.
+        // SAFETY: the pointer is null or came from an `Arc`, of which the place owns a count. The writer gives it up
+        // only after every worker passed a quiescent point, and `Reader` does not outlive this one's.
         unsafe { row.as_ref() }
     }
 

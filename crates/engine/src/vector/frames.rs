@@ -23,8 +23,8 @@ impl<'a> Iterator for Frames<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        // SAFETY: the vector is borrowed mutably for 'a, and what is read here are its columns, of which nothing that was
-        // handed out is a part.
+        // SAFETY: the vector is borrowed mutably for 'a, and what is read here are its columns, of which nothing that
+        // was handed out is a part.
         let vector = unsafe { &*self.vector };
         let lane = self.next;
         if lane >= vector.len {
@@ -36,8 +36,8 @@ impl<'a> Iterator for Frames<'a> {
             return Some((lane, &mut []));
         }
         let (offset, length) = vector.span(lane);
-        // SAFETY: the lane owns its buffer, which no other lane has, and each lane is handed out once; `slot` checks the
-        // id, and `span` lies inside the slot.
+        // SAFETY: the lane owns its buffer, which no other lane has, and each lane is handed out once; `slot` checks
+        // the id, and `span` lies inside the slot.
         let bytes = unsafe {
             let start = vector.pool.slot(buffer).add(offset);
             std::slice::from_raw_parts_mut(start.as_ptr(), length)

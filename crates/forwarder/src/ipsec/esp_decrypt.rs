@@ -2,8 +2,8 @@
 //! receiving interface of the inner packets.
 //!
 //! Three passes over a vector: the first one finds associations and refuses numbers that were seen before, the second
-//! one decrypts many packets at a time, the third one accepts numbers of authentic packets and takes trailers off. Nothing
-//! that is not authentic changes a window.
+//! one decrypts many packets at a time, the third one accepts numbers of authentic packets and takes trailers off.
+//! Nothing that is not authentic changes a window.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -46,7 +46,8 @@ struct EspDecrypt {
     classes: Box<[u8; VECTOR]>,
 }
 
-/// The association of each lane; `None`: the lane was dropped. It is read once: another one may take its place meanwhile.
+/// The association of each lane; `None`: the lane was dropped. It is read once: another one may take its place
+/// meanwhile.
 type Associations<'a> = [Option<&'a Inbound>; VECTOR];
 
 impl Node for EspDecrypt {

@@ -1,5 +1,5 @@
-//! `esp-encrypt`: encapsulates packets that are routed to a tunnel with ESP (RFC 4303 section 3.3). The outer packets go
-//! to the look-up, or first through the features of what the router itself sends.
+//! `esp-encrypt`: encapsulates packets that are routed to a tunnel with ESP (RFC 4303 section 3.3). The outer packets
+//! go to the look-up, or first through the features of what the router itself sends.
 //!
 //! Three passes over a vector: the first one writes what surrounds each packet, the second one encrypts many packets at
 //! a time, the third one adds the outer headers.

@@ -14,8 +14,8 @@ pub mod table;
 
 use crate::protocols::LocalPacket;
 
-/// The row of the inbound association of a packet for a local address, plus one: the `arg` of `esp-decrypt`; 0: there is
-/// none. `None`: no association at all, so that the packet is for others.
+/// The row of the inbound association of a packet for a local address, plus one: the `arg` of `esp-decrypt`; 0: there
+/// is none. `None`: no association at all, so that the packet is for others.
 pub fn of_packet(packet: &LocalPacket<'_>) -> Option<u32> {
     row(packet, packet.payload)
 }

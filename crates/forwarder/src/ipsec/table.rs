@@ -1,5 +1,5 @@
-//! All security associations as workers find them: outbound ones by the interface of their tunnel, inbound ones by their
-//! SPI. The control thread changes them one by one.
+//! All security associations as workers find them: outbound ones by the interface of their tunnel, inbound ones by
+//! their SPI. The control thread changes them one by one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -101,8 +101,8 @@ impl TunnelLine {
         Self::carrying(tunnel, identification, [protocol::IP4, protocol::IP6])
     }
 
-    /// The line of a tunnel whose packets carry these protocols, for an inner packet of IPv4 and of IPv6, where there is
-    /// no GRE header.
+    /// The line of a tunnel whose packets carry these protocols, for an inner packet of IPv4 and of IPv6, where there
+    /// is no GRE header.
     pub(crate) fn carrying(tunnel: &Tunnel, identification: u16, carried: [u8; 2]) -> Option<Self> {
         let is_gre = tunnel.encapsulation == Encapsulation::Gre;
         let mut headers = [0; LONGEST];

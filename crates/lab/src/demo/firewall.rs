@@ -1,5 +1,5 @@
-//! The steps of the demo behind a firewall: a stateful rule, NAT44, and the record of a flow, which the router shows and
-//! a collector has.
+//! The steps of the demo behind a firewall: a stateful rule, NAT44, and the record of a flow, which the router shows
+//! and a collector has.
 
 use std::net::IpAddr;
 

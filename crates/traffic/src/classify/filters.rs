@@ -1,7 +1,7 @@
-//! Rule sets from files in the format of ClassBench (Taylor and Turner, 2007): a rule a line, as
-//! `@192.0.2.0/24 198.51.100.0/24 0 : 65535 443 : 443 0x06/0xFF`, the prefixes of the source and the destination, the
-//! ranges of their ports, and the protocol with its mask. What follows, the flags of such files, is left out. Lines that
-//! are empty or begin with `#` are comments.
+//! Rule sets from files in the format of ClassBench (Taylor and Turner, 2007): a rule a line, as `@192.0.2.0/24
+//! 198.51.100.0/24 0 : 65535 443 : 443 0x06/0xFF`, the prefixes of the source and the destination, the ranges of their
+//! ports, and the protocol with its mask. What follows, the flags of such files, is left out. Lines that are empty or
+//! begin with `#` are comments.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `stoa bench ipsec`: packets of a generator through tunnels with ESP, on the production forwarder.
 //!
-//! To decrypt, the outer packets of the tunnels are for local addresses: so each packet is encrypted first, with its own
-//! sequence number, and the window has something to do. Each direction has the cycles of its own nodes.
+//! To decrypt, the outer packets of the tunnels are for local addresses: so each packet is encrypted first, with its
+//! own sequence number, and the window has something to do. Each direction has the cycles of its own nodes.
 
 mod setup;
 
