@@ -220,7 +220,7 @@ const COOKIES: &[Difference] = &[
         [
             "are translated",
             "are not",
-            "The client reads them in the scale that it was told. `wscale` must be that of the server.",
+            "The client reads them in the scale of the SYN-ACK. `wscale` must be that of the server.",
         ],
         &[("another scale of the server", &[5])],
     ),
