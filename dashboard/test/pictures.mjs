@@ -1,7 +1,7 @@
 // Pictures of the pages for the guide, of a running router: node test/pictures.mjs URL USER PASSWORD FOLDER [SECONDS]
 // It waits SECONDS (40) on the pages with charts. What is saved for the pictures is discarded; the forms are filled in
-// and not saved. INTERFACE, SEARCH and FLOWS name what is shown. With NAMES ("json vrrp-form"), it takes only these
-// pictures.
+// and not saved. INTERFACE, SEARCH and FLOWS name what is shown. With NAMES ("json vrrp-form"), it takes these pictures
+// alone.
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import puppeteer from "puppeteer-core";

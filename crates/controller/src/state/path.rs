@@ -116,3 +116,21 @@ fn key<'a>(step: &Step<'a>) -> Option<&'a str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_select_no_more_than_they_need() {
+        let of = |path, members: &[&str]| {
+            StateRequest::of_members(path, members.iter().copied()).sections
+        };
+        let acls = "/ietf-access-control-list:acls";
+        assert_eq!(StateRequest::at(acls).sections, [StateSection::Acls, StateSection::Flows]);
+        assert_eq!(of(acls, &["acl", "zones"]), [StateSection::Acls]);
+        assert_eq!(of(acls, &["flows"]), [StateSection::Flows]);
+        assert_eq!(of("/ietf-routing:routing", &["ribs"]), [StateSection::RouteCounts]);
+        assert_eq!(of("/stoa-forwarder:forwarder", &["drops", "version"]).len(), 2);
+    }
+}

@@ -369,14 +369,6 @@ fn a_path_selects_only_its_sections() {
     assert_eq!(sections("/stoa-forwarder:forwarder/nodes"), [StateSection::Nodes]);
     assert_eq!(sections("/stoa-forwarder:forwarder/version"), [StateSection::Program]);
     assert!(StateRequest::at("/stoa-system:system/workers").is_empty());
-    let acls = "/ietf-access-control-list:acls";
-    assert_eq!(sections(acls), [StateSection::Acls, StateSection::Flows]);
-    let of =
-        |path, members: &[&str]| StateRequest::of_members(path, members.iter().copied()).sections;
-    assert_eq!(of(acls, &["acl", "zones"]), [StateSection::Acls]);
-    assert_eq!(of(acls, &["flows"]), [StateSection::Flows]);
-    assert_eq!(of("/ietf-routing:routing", &["ribs"]), [StateSection::RouteCounts]);
-    assert_eq!(of("/stoa-forwarder:forwarder", &["drops", "version"]).len(), 2);
     for malformed in [
         "/a[",
         "/ietf-interfaces:interfaces/interface[name='",

@@ -106,8 +106,8 @@ fn flows_are_searched_as_by_the_command() {
         (json!({ "protocol": "none" }), "tcp"),
         (json!({ "vrf": "red" }), "red"),
         (json!({ "state": ["open"] }), "tcp-established"),
-        (json!({ "limit": 0 }), "limit"),
-        (json!({ "prefix": "10.0.0.0/33" }), "prefix"),
+        (json!({ "limit": 0 }), "1 to 1000"),
+        (json!({ "prefix": "10.0.0.0/33" }), "10.0.0.0/33"),
     ] {
         let (status, body) = refused(input);
         assert!(status == 400 && body.contains(words), "{words}: {body}");
