@@ -9,6 +9,7 @@ mod nat64;
 mod nptv6;
 mod outside;
 mod overlaps;
+mod own_sockets;
 mod paths;
 mod policies;
 mod port_control;
@@ -19,7 +20,7 @@ mod values;
 mod warnings;
 
 pub(crate) use capability::Translation;
-pub(crate) use services::{mapping_at, own_ports};
+pub(crate) use services::{mapping_at, own_ports, refuse_own_ports};
 pub(crate) use warnings::{Around, warnings};
 
 #[cfg(test)]
