@@ -5,28 +5,27 @@ use std::net::Ipv4Addr;
 use stoa_api::v1;
 
 use super::paths::policy_path;
-use super::services::own_addresses;
-use super::warnings::Around;
 use crate::warning::{Warning, interface_node};
 
 /// First and last port of sockets that ask for none, unless Linux is configured otherwise.
 const DEFAULT: (u32, u32) = (32_768, 60_999);
 const SETTING: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// The warning about a policy that gives hosts ports which Linux gives to its own sockets.
-pub(super) fn shared_ports(policy: &v1::NatPolicy, around: Around<'_>) -> Option<Warning> {
+/// The warning about a policy that gives hosts ports which Linux gives to its own sockets. `own`: the addresses of the
+/// router to which it translates, with their interfaces.
+pub(super) fn shared_ports<'a>(
+    policy: &v1::NatPolicy,
+    mut own: impl Iterator<Item = (Ipv4Addr, &'a v1::Interface)>,
+) -> Option<Warning> {
     let v1::NatPolicy { instance, policy: id, first_port, last_port, .. } = policy;
     if policy.static_only {
         return None;
     }
-    let of_linux = |(address, interface): (Ipv4Addr, &str)| {
-        let host = around.interfaces.named(interface)?.host_interface.as_ref()?;
-        let ports = local_ports(&host.netns);
+    let (address, interface, (first, last)) = own.find_map(|(address, interface)| {
+        let ports = local_ports(&interface.host_interface.as_ref()?.netns);
         let is_shared = *first_port <= ports.1 && ports.0 <= *last_port;
-        is_shared.then(|| (address, interface.to_owned(), ports))
-    };
-    let (address, interface, (first, last)) =
-        own_addresses(policy, around).into_iter().find_map(of_linux)?;
+        is_shared.then_some((address, &interface.name, ports))
+    })?;
     let fix = match free_ports((first, last)) {
         Some((from, to)) => {
             format!("set port-set-restrict to other ports ({from} to {to}), or use a pool")
@@ -41,7 +40,7 @@ pub(super) fn shared_ports(policy: &v1::NatPolicy, around: Around<'_>) -> Option
         ),
         nodes: vec![
             policy_path(*instance, *id),
-            interface_node(&interface, "stoa-host-interface:host-interface"),
+            interface_node(interface, "stoa-host-interface:host-interface"),
         ],
     })
 }
