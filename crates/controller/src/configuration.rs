@@ -176,7 +176,12 @@ impl Configuration {
             addressing: &addressing,
             sources: &translated.route_sources,
             management: &translated.management,
+            login: &translated.login,
         };
+        nat::refuse_own_ports(&desired, around, &mut errors);
+        if !errors.is_empty() {
+            return Err(errors.into_vec());
+        }
         nat::own_ports(&mut desired, around);
         Ok(Configuration {
             path: path.to_owned(),
@@ -260,6 +265,7 @@ impl Configuration {
             addressing: &self.addressing,
             sources: &self.route_sources,
             management: &self.management,
+            login: &self.login,
         };
         let of_acls = of_acls.into_iter().chain(of_zones).chain(of_cookies);
         let of_acls = of_acls.chain(acl::flow_limit_warnings(desired, interfaces));

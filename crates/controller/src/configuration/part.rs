@@ -150,7 +150,13 @@ impl Configuration {
             addressing: &new.addressing,
             sources: &new.route_sources,
             management: &new.management,
+            login: &new.login,
         };
+        let mut errors = ValidationErrors::default();
+        nat::refuse_own_ports(&desired, around, &mut errors);
+        if !errors.is_empty() {
+            return None;
+        }
         nat::own_ports(&mut desired, around);
         Some(Configuration {
             path: self.path.clone(),

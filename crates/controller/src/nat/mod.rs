@@ -9,6 +9,7 @@ mod nat64;
 mod nptv6;
 mod outside;
 mod overlaps;
+mod own_sockets;
 mod paths;
 mod policies;
 mod port_control;
@@ -20,7 +21,7 @@ mod warnings;
 
 pub(crate) use capability::Translation;
 pub(crate) use paths::{mapping_path, policy_path};
-pub(crate) use services::{mapping_at, own_ports};
+pub(crate) use services::{mapping_at, own_ports, refuse_own_ports};
 pub(crate) use warnings::{Around, warnings};
 
 #[cfg(test)]

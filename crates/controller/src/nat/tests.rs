@@ -6,6 +6,7 @@ mod blocks;
 mod nat64;
 mod nptv6;
 mod port_control;
+mod services;
 mod siit;
 mod state;
 
@@ -312,44 +313,4 @@ fn a_commit_warns_about_what_does_nothing_or_belongs_to_others() {
     let mut bare = whole(&json!([instance(&[policy(1, json!({}))], &[])]));
     bare["ietf-interfaces:interfaces"]["interface"][0]["ietf-ip:ipv4"]["address"] = json!([]);
     assert!(warnings(&bare)[0].contains("wan has no IPv4 address"));
-}
-
-#[test]
-fn a_commit_warns_about_forwards_of_ports_that_the_router_uses() {
-    let apart = || json!({ "port-set-restrict": port(10_000, 29_999) });
-    let with = |external: u32, protocol: u32| {
-        let mut mapping =
-            forward(1, ("198.51.100.2/32", port(external, external)), ("10.0.0.8/32", port(1, 1)));
-        mapping["transport-protocol"] = json!(protocol);
-        let mut value = whole(&json!([instance(&[policy(1, apart())], &[mapping])]));
-        let wan = &mut value["ietf-interfaces:interfaces"]["interface"][0];
-        wan["stoa-bfd:bfd"] = json!({ "session": [{ "dest-addr": "198.51.100.1" }] });
-        warnings(&value)
-    };
-    assert!(with(3784, 17)[0].contains("takes port 3784 of 198.51.100.2 from BFD"));
-    assert_eq!(with(3784, 6), [] as [&str; 0]);
-    assert_eq!(with(443, 6), [] as [&str; 0]);
-}
-
-#[test]
-fn ports_of_the_router_are_kept_from_mappings() {
-    let with = |more: Value| -> Vec<(String, u32, u32)> {
-        let mut value = whole(&json!([instance(&[policy(1, more)], &[])]));
-        let wan = &mut value["ietf-interfaces:interfaces"]["interface"][0];
-        wan["stoa-bfd:bfd"] = json!({ "session": [{ "dest-addr": "198.51.100.1" }] });
-        assert_eq!(warnings(&value), [] as [&str; 0]);
-        let found = parsed(&value).unwrap().desired.nat.unwrap().policies.remove(0).own_ports;
-        let of = |it: v1::NatOwnPort| {
-            (stoa_api::text::ip(&it.address).unwrap().to_string(), it.protocol, it.port)
-        };
-        found.into_iter().map(of).collect()
-    };
-    assert_eq!(with(json!({})), [("198.51.100.2".to_owned(), 17, 3784)]);
-    assert_eq!(with(pool("198.51.100.64/28")), []);
-    // An address of the router in a pool.
-    let mut value = whole(&json!([instance(&[policy(1, pool("198.51.100.0/29"))], &[])]));
-    let wan = &mut value["ietf-interfaces:interfaces"]["interface"][0];
-    wan["stoa-bfd:bfd"] = json!({ "session": [{ "dest-addr": "198.51.100.1" }] });
-    let found = parsed(&value).unwrap().desired.nat.unwrap().policies.remove(0).own_ports;
-    assert_eq!(found.len(), 1);
 }

@@ -8,11 +8,13 @@ use stoa_api::acl::protocol_name;
 use stoa_api::v1;
 use stoa_wire::siit::Prefix;
 
+use super::own_sockets::shared_ports;
 use super::paths::{mapping_path, policy_path};
-use super::services::taken_from;
+use super::services::{own_addresses, taken_from};
 use crate::config::Interfaces;
 use crate::config::addresses::Addressing;
 use crate::config::management::Management;
+use crate::config::model::Login;
 use crate::config::route_sources::RouteSourceConfig;
 use crate::prefix::prefix_from_proto;
 use crate::warning::Warning;
@@ -31,6 +33,8 @@ pub(crate) struct Around<'a> {
     pub(crate) sources: &'a [RouteSourceConfig],
     /// The servers of the management.
     pub(crate) management: &'a Management,
+    /// The portal where hosts log in.
+    pub(crate) login: &'a Login,
 }
 
 /// Addresses that external prefixes are compared with, at most: some hundredths of a second.
@@ -50,6 +54,11 @@ pub(crate) fn warnings(desired: &v1::Desired, around: Around<'_>) -> Vec<Warning
     let mut warnings: Vec<Warning> = hidden(policies).take(LISTED).collect();
     warnings.extend(policies.iter().filter_map(|it| without_address(it, around)).take(LISTED));
     warnings.extend(policies.iter().filter_map(|it| out_of_reach(it, around)).take(LISTED));
+    let of_sockets = |it: &v1::NatPolicy| {
+        let own = own_addresses(it, around).into_iter();
+        shared_ports(it, own.filter_map(|(at, name)| Some((at, around.interfaces.named(name)?))))
+    };
+    warnings.extend(policies.iter().filter_map(of_sockets).take(LISTED));
     warnings.extend(policies.iter().filter_map(idle_quota).take(LISTED));
     warnings.extend(policies.iter().filter_map(small_quota).take(LISTED));
     let looked_at = around.prefixes_to_look_at();

@@ -1,14 +1,17 @@
 //! How long translated flows, their mappings and their ports live: what keeps them alive, and what does not (RFC 4787
-//! REQ-5, REQ-6, REQ-12; RFC 5382 REQ-5, REQ-10; RFC 5508 REQ-2, REQ-6; RFC 7857 sections 2 and 7.1).
+//! REQ-5, REQ-6, REQ-12; RFC 5382 REQ-5, REQ-10; RFC 5508 REQ-2, REQ-6; RFC 7857 sections 2 and 7).
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use stoa_api::v1;
+use stoa_forwarder::acl::Action;
 use stoa_forwarder::control::desired::NatPolicy;
-use stoa_forwarder::nat::Mapping;
+use stoa_forwarder::nat::{Filtering, Mapping};
 use stoa_wire::tcp::flag;
 use stoa_wire::{icmp4, ipv4, protocol};
 
+use crate::acl::{all, list, output};
 use crate::acl_stateful::{LONG, await_flows, flows};
 use crate::harness::*;
 use crate::nat44::{POOL, net, passed, policy, refused, segment, translated};
@@ -322,5 +325,31 @@ fn the_port_of_a_closed_connection_is_of_no_other_host_for_four_minutes() {
                 lab.pass_time(Duration::from_secs(1));
             }
         }
+    }
+}
+
+fn mappings(lab: &mut Lab) -> usize {
+    lab.state().nat_mappings(&v1::NatMappingFilter::default()).len()
+}
+
+/// RFC 7857 section 7: otherwise a packet every few minutes would keep a mapping for ever.
+#[test]
+fn what_rules_refuse_keeps_no_mapping() {
+    let open = NatPolicy { filtering: Filtering::Anyone, ..shared(Mapping::EndpointIndependent) };
+    let mut known = all(Action::Accept);
+    (known.family, known.sources) = (4, vec![(host4(2).into(), 32)]);
+    let setup = list(translated(open), "in", &[("known", known), ("rest", all(Action::Drop))]);
+    let mut lab = Lab::new(&output(setup, "west", &["in"]));
+    passed(&mut lab, 1, &ask(4000), "east");
+    passed(&mut lab, 2, &answer(4000), "west");
+    skip(&mut lab, 200);
+    let other = udp_ports(Ipv4Addr::new(10, 0, 2, 9), POOL, (99, 4000), b"hello");
+    refused(&mut lab, 2, &other, "acl-output");
+    skip(&mut lab, 110);
+    await_flows(&mut lab, 0);
+    let deadline = Instant::now() + LONG;
+    while mappings(&mut lab) > 0 {
+        assert!(Instant::now() < deadline);
+        lab.pass_time(Duration::from_secs(1));
     }
 }

@@ -136,6 +136,7 @@ mod tests {
             network in any::<u128>(),
             length in prop::sample::select(Prefix::LENGTHS.to_vec()),
             address in any::<u32>(),
+            noise in any::<u128>(),
         ) {
             let mask = u128::MAX << (128 - length);
             let prefix = Prefix::new(Ipv6Addr::from_bits(network & mask & !U), length).unwrap();
@@ -144,6 +145,11 @@ mod tests {
             prop_assert_eq!(embedded.to_bits() & mask, prefix.network);
             prop_assert_eq!(embedded.to_bits() & U, 0);
             prop_assert_eq!(prefix.extract(embedded), Some(address));
+            // What is behind the address is zero, and ignored (RFC 6052 section 2.2).
+            let suffix = if length == 96 { 0 } else { (1_u128 << (88 - length)) - 1 };
+            prop_assert_eq!(embedded.to_bits() & suffix, 0);
+            let other = Ipv6Addr::from_bits(embedded.to_bits() | noise & suffix);
+            prop_assert_eq!(prefix.extract(other), Some(address));
         }
     }
 }

@@ -324,11 +324,11 @@ fn refused(
             if judged.known.is_some() { Some(judged.known) } else { side.find(&judged.key) };
         if let Some(id) = found.and_then(|found| own(side, found)) {
             if !task.policy.is_stateful && side.is_translated(id) {
+                side.end_refused(id, task.place.is_input());
                 return Settled::Refused(refusal);
             }
             // One that a SYN wanted to replace goes on.
-            let stays = judged.known.is_some() && is_current(&side.reader().entry(id), epoch);
-            if stays {
+            if judged.known.is_some() && is_current(&side.reader().entry(id), epoch) {
                 return Settled::Refused(refusal);
             }
             // Whoever does not know the numbers of a connection does not end it.

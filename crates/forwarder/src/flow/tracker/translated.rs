@@ -188,6 +188,18 @@ impl Side {
         self.reader.entry(id).has_second()
     }
 
+    /// Rules without state have refused a packet of an own flow. They decide about each packet, so that the flow goes
+    /// on, but for one that this very packet has begun before they were asked: nobody outside makes or keeps a mapping
+    /// by what is refused (RFC 7857 section 7). Input lists are asked before anything begins.
+    #[cold]
+    pub fn end_refused(&mut self, id: u32, is_input: bool) {
+        let flow = self.reader.entry(id);
+        let packets = [Direction::Original, Direction::Reply].map(|it| flow.counters(it).packets);
+        if !is_input && packets == [1, 0] {
+            self.remove(id);
+        }
+    }
+
     /// Asks for room for a translated flow.
     pub fn make_translated_room(&mut self) {
         self.make_room(self.kind(true));
