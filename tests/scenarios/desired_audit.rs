@@ -58,6 +58,7 @@ fn configuration() -> Value {
             "ingress": { "acl-sets": { "acl-set": [{ "name": "web" }] } },
         }] },
         "stoa-acl:flow-limits": { "host": { "live": 100 } },
+        "stoa-acl:existing-flows": "keep",
         "stoa-acl:zones": { "zone": [
             { "name": "inside", "interface": ["gre0"] }, { "name": "outside", "interface": ["lan"] },
         ] },

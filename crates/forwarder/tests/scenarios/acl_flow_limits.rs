@@ -191,7 +191,8 @@ fn senders_that_may_begin_no_flow_are_answered_or_not() {
         assert_eq!(answers(&mut lab, is_silent), if is_silent { 0 } else { 2 });
         // Answers are limited by rate, and what is not answered keeps its name.
         assert_eq!(flood(&mut lab, 2000..2100) + flood(&mut lab, 2100..2200), 0);
-        assert!(answers(&mut lab, is_silent) < 400);
+        let back = lab.parsed("west").len();
+        assert!(back < 400 && (back == 0 || !is_silent), "{back}");
         lab.assert_dropped(&[("flow-zone-limit", 400)]);
         // A change of the option alone is in force at once.
         setup.0.flow_limits.is_silent = !is_silent;

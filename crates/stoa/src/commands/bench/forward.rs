@@ -325,11 +325,8 @@ fn text(figures: &Figures) -> String {
     for node in &figures.nodes {
         lines.push(format!("{:>15.1}  {}", node.cycles_per_packet, node.name));
     }
-    if let Some(added) = figures.added_cycles_per_packet {
-        lines.push(format!(
-            "{added:>9.1} of these for rules, translation and export: without, packets take the rest"
-        ));
-    }
+    let added = figures.added_cycles_per_packet;
+    lines.extend(added.map(|it| format!("{it:>9.1} of these for rules, translation and export")));
     if let (Some(creates), Some(live)) = (figures.creates_per_second, figures.live_flows) {
         let live = live as f64 / 1e6;
         lines.push(format!(
