@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn all_lanes_are_changed_together() {
-        let pool = Pool::leak(64, HugePages::Never).unwrap();
+        let pool = Pool::leak(1024, HugePages::Never).unwrap();
         let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
         cache.fill(&mut vector, 5);
         vector.length[..5].copy_from_slice(&[1, 2, 3, 4, 60_000]);

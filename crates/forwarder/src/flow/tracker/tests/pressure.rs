@@ -63,7 +63,7 @@ impl Pressed {
 #[test]
 fn a_flood_waits_for_answers_to_others() {
     // In an index of a few buckets only, a key may find no room by chance before all ids are used.
-    const CAPACITY: u32 = 1024;
+    const CAPACITY: u32 = 4096;
     // UDP has five minutes and pings have one: all of the flood would expire later.
     for age in [0, 2, 10, 59] {
         let mut all = Pressed::new(CAPACITY);
@@ -71,12 +71,12 @@ fn a_flood_waits_for_answers_to_others() {
         all.pass(age);
         let ping = from(1, 9, protocol::ICMP4);
         assert_eq!(all.create(ping), Opened::New);
-        all.flood(10_000..10_000 + CAPACITY / 2);
+        all.flood(20_000..20_000 + CAPACITY / 2);
         assert!(all.follow(ping.reversed(), protocol::ICMP4), "{age}");
         // It is answered now: all others go first.
-        all.flood(20_000..20_000 + 5 * CAPACITY);
+        all.flood(30_000..30_000 + 5 * CAPACITY);
         all.pass(5);
-        all.flood(50_000..50_000 + CAPACITY);
+        all.flood(60_000..60_000 + CAPACITY);
         assert!(all.follow(ping.reversed(), protocol::ICMP4), "{age}");
         assert_eq!(all.flows.sums(true).refused, 0);
     }
