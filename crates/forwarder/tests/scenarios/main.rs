@@ -33,6 +33,7 @@ mod changes;
 mod cross_connect;
 mod extensions;
 mod floods;
+mod flow_fragments;
 mod flow_sync;
 mod forward;
 mod fragments;

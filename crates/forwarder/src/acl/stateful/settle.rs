@@ -2,13 +2,13 @@
 
 use stoa_engine::vector::{Fields, flags};
 use stoa_engine::{Context, Vector};
-use stoa_tables::flow_table::{Direction, FlowKey, Match, Tuple};
+use stoa_tables::flow_table::{Direction, FlowKey, Match};
 
 use super::cookies::{is_acknowledgement, is_syn};
 use super::sip::note_sip;
 use super::{Task, Tracking, is_current, seen, tracked, tracker, vrf_of};
 use crate::acl::Tracks;
-use crate::acl::flow_keys::{flow_vrf, is_of_router};
+use crate::acl::flow_keys::{changes_family, flow_vrf, is_of_router};
 use crate::acl::keys::Family;
 use crate::acl::node::{ERROR, hop_limit, passes};
 use crate::acl::place::Place;
@@ -152,10 +152,11 @@ fn settle<F: Family>(
     }
     let side = tracker.of(F::IS_IP4);
     if judged.packet.kind.0 & Kind::LATER != 0 {
-        // It has no ports: the rules that have admitted its first one cannot match it.
+        // It has no ports: the rules that have admitted its first one cannot match it. An input does not know the flow
+        // if an output has made it, of a first one in the same burst.
         let (packet, now) = ((&judged.packet, judged.key.vrf), (judged.now, task.policy.epoch));
-        let is_admitted = judged.flags & flags::TRACKED != 0
-            && side.is_piece_admitted(packet, now, task.place.has_zones());
+        let is_admitted =
+            !task.place.is_input() && side.is_piece_admitted(packet, now, task.place.has_zones());
         return if is_admitted { Settled::Pass(0) } else { otherwise };
     }
     match (refusal, rule) {
@@ -186,16 +187,8 @@ fn judged<'a, F: Family>(
                 || is_input
                     && (hop_limit::<F>(vector, lane) <= 1
                         || is_of_router(task.shared, (vrf, task.reader), &key)
-                        || changes_family(task, vrf, &key))),
+                        || changes_family(task.shared, (vrf, task.reader), &key))),
     }
-}
-
-/// Whether the packet becomes one of the other family. With NAT64 its flow is that of NAT44, and answers come to that
-/// one. With SIIT answers have the other family where they are received.
-fn changes_family(task: &Task<'_>, vrf: u32, key: &FlowKey) -> bool {
-    let nat64 = task.shared.nat64.read(task.reader);
-    matches!(&key.tuple, Tuple::Ip6(it) if nat64.translates(vrf, it.destination))
-        || task.shared.siit.read(task.reader).translates(vrf, &key.tuple)
 }
 
 /// A stateful rule accepts the packet.
