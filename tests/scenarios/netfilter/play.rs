@@ -18,6 +18,8 @@ use super::rules::MARK;
 
 const ETHERNET: usize = 14;
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Longer than a fragment waits for the first one of its packet.
+const FRAGMENTS_WAIT: Duration = Duration::from_secs(3);
 /// Packets between two waits for the router: fewer than a receive ring holds.
 const BURST: usize = 128;
 
@@ -203,6 +205,12 @@ impl<'a> Stage<'a> {
                 }
             }
         }
+        // Fragments whose first one does not come may wait for it.
+        let waited = Instant::now() + FRAGMENTS_WAIT;
+        while Instant::now() < waited {
+            self.await_frames();
+            self.receive_all();
+        }
         self.judge_pieces();
         self.runs.into_iter().map(|run| run.verdicts).collect()
     }
@@ -231,13 +239,18 @@ impl<'a> Stage<'a> {
             self.stations[from].send(&Packet::parse(&text).bytes(&ends, 0));
             let sent = Instant::now();
             while !self.mark.1 && sent.elapsed() < pause {
-                let ready = [&self.stations[0], &self.stations[1]];
-                let mut ready = ready.map(|it| PollFd::new(it.socket.as_fd(), PollFlags::POLLIN));
-                // An interruption is as a timeout.
-                let _ = poll(&mut ready, 20_u8);
+                self.await_frames();
                 self.receive_all();
             }
         }
+    }
+
+    /// Waits until a side has received something, for a short time.
+    fn await_frames(&self) {
+        let ready = [&self.stations[0], &self.stations[1]];
+        let mut ready = ready.map(|it| PollFd::new(it.socket.as_fd(), PollFlags::POLLIN));
+        // An interruption is as a timeout.
+        let _ = poll(&mut ready, 20_u8);
     }
 
     fn receive_all(&mut self) {
