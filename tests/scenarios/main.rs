@@ -45,6 +45,7 @@ mod mixed_interfaces;
 mod mtu;
 mod nat44;
 mod nat44_clients;
+mod nat44_fragments;
 mod nat44_services;
 mod nat64;
 mod ndisc6;

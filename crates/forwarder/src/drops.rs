@@ -184,7 +184,7 @@ reasons! {
     Nat44TableFull "nat44-table-full" "packet that cannot be translated: the table of mappings has no room";
     Nat44Untranslated "nat44-untranslated" "packet with an address of the wrong side of the router, or that must not leave untranslated";
     Nat44Icmp "nat44-icmp" "ICMP message that is about no translated flow, or that cannot be translated";
-    Nat44Fragment "nat44-fragment" "fragment that cannot be translated: its first one has not come before it";
+    Nat44Fragment "nat44-fragment" "fragment that cannot be translated: its first one has not come within 2 seconds or was not translated, or there was no room to wait for it";
     Nat44Malformed "nat44-malformed" "packet with a cut or wrong header, or an authentication header, which cannot be translated";
     PcpIgnored "pcp-ignored" "PCP or NAT-PMP message that nobody answers: cut, a response, to an external address, or of a host elsewhere";
     PcpLimited "pcp-limited" "PCP or NAT-PMP over the rate of the control-plane policer";

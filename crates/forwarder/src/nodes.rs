@@ -10,6 +10,7 @@ use crate::acl::log::OfWorker;
 use crate::arcs;
 use crate::bfd::bfd_input;
 use crate::ethernet;
+use crate::flow::fragment_order;
 use crate::host_interface::{host_interface_input, host_interface_output};
 use crate::icmp::{icmp4_echo, icmp4_error, icmp6_echo, icmp6_error};
 use crate::ip::reassembly::{ip4_reassembly, ip6_reassembly};
@@ -99,6 +100,18 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         "reassembles IPv6 fragments for local addresses",
         ip6_reassembly::EDGES,
         ip6_reassembly::make,
+    ),
+    node(
+        "ip4-fragment-order",
+        "has IPv4 fragments follow the first one of their packet to its flow",
+        fragment_order::EDGES4,
+        fragment_order::make4,
+    ),
+    node(
+        "ip6-fragment-order",
+        "has IPv6 fragments follow the first one of their packet to its flow",
+        fragment_order::EDGES6,
+        fragment_order::make6,
     ),
     node("icmp4-echo", "replies to ICMP echo requests", icmp4_echo::EDGES, icmp4_echo::make),
     node("icmp6-echo", "replies to ICMPv6 echo requests", icmp6_echo::EDGES, icmp6_echo::make),

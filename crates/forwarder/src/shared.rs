@@ -24,6 +24,7 @@ use crate::ethernet::virtual_macs::VirtualMacs;
 use crate::ethernet::vlan_table::VlanTables;
 use crate::flow::Seeds;
 use crate::flow::flows::Flows;
+use crate::flow::fragment_order::Waiting;
 use crate::ip::identification::Identifications;
 use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
@@ -165,6 +166,8 @@ pub struct Shared {
     pub identifications: Identifications,
     /// Limits of reassembly.
     pub reassembly: Limits,
+    /// Fragments that wait for the first one of their packet.
+    pub waiting_fragments: Waiting,
     /// The SIMD kernel in use.
     pub kernel: Kernel,
     /// What packets for the control plane may cost.
@@ -239,6 +242,7 @@ impl Shared {
             arcs: Arcs::new()?,
             identifications: Identifications::default(),
             reassembly: Limits::default(),
+            waiting_fragments: Waiting::default(),
             kernel,
             policers,
             known_neighbors: KnownNeighbors::default(),

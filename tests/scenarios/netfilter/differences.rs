@@ -69,13 +69,6 @@ pub const DIFFERENCES: &[Difference] = &[
         &[("rejected datagram", Both, &[2]), ("rejected fragment", Both, &[1])],
     ),
     of(
-        "Fragments before the first one of their packet",
-        Netfilter,
-        "netfilter collects a packet and forwards it whole. Stoa keeps no fragments: those without ports meet the \
-         rules.",
-        &[("UDP in fragments, out of order", Both, &[2, 4, 5])],
-    ),
-    of(
         "First fragments of packets that never become whole, or whose fragments overlap",
         Stoa,
         "Stoa forwards fragments as they come. The receiver never completes such a packet.",

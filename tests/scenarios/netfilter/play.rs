@@ -12,6 +12,8 @@ use super::rules::MARK;
 use super::station::{self, Station};
 
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Longer than a fragment waits for the first one of its packet.
+const FRAGMENTS_WAIT: Duration = Duration::from_secs(3);
 /// Packets between two waits for the router: fewer than a receive ring holds.
 const BURST: usize = 128;
 
@@ -141,6 +143,12 @@ impl<'a> Stage<'a> {
                 }
             }
         }
+        // Fragments whose first one does not come may wait for it.
+        let waited = Instant::now() + FRAGMENTS_WAIT;
+        while Instant::now() < waited {
+            station::wait(&self.stations);
+            self.receive_all();
+        }
         self.judge_pieces();
         self.runs.into_iter().map(|run| run.verdicts).collect()
     }
@@ -175,6 +183,7 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Waits until a side has received something, for a short time.
     fn receive_all(&mut self) {
         for at in [0, 1] {
             while let Some(packet) = self.stations[at].receive() {

@@ -27,6 +27,9 @@ pub const TRACKED: u16 = 0x100;
 pub const ADMITTED: u16 = 0x200;
 /// A SYN that stateful rules have accepted, and that has no flow: the last one decides whether it gets one.
 pub const DEFERRED: u16 = 0x400;
+/// A fragment that does not come before the first one of its packet, or waits for it no more, on its way to the node
+/// that follows flows: it has the bit of [`DEFERRED`], which that node gives to packets that leave it.
+pub const ORDERED: u16 = DEFERRED;
 /// A SYN in place of the acknowledgement of a SYN cookie, with both in its fields that a SYN does not use.
 pub const COOKIE: u16 = 0x800;
 /// Its addresses are those behind the router: whatever is translated of it has been.

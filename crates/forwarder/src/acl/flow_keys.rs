@@ -42,6 +42,18 @@ pub(super) fn is_of_router(shared: &Shared, at: (u32, &Reader), key: &FlowKey) -
     }
 }
 
+/// Whether the packet becomes one of the other family. With NAT64 its flow is that of NAT44, and answers come to that
+/// one. With SIIT answers have the other family where they are received.
+pub(super) fn changes_family(
+    shared: &Shared,
+    (vrf, reader): (u32, &Reader),
+    key: &FlowKey,
+) -> bool {
+    let nat64 = shared.nat64.read(reader);
+    matches!(&key.tuple, Tuple::Ip6(it) if nat64.translates(vrf, it.destination))
+        || shared.siit.read(reader).translates(vrf, &key.tuple)
+}
+
 /// A key with these addresses.
 fn flow<K>(fields: &Fields, lane: usize, [source, destination]: [K; 2]) -> Flow<K> {
     let kind = Kind(fields.kind[lane]);

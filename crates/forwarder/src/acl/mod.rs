@@ -25,7 +25,8 @@ pub use beside::{beside_arc4, beside_arc6, pair_to_host4, pair_to_host6};
 pub(crate) use flow_keys::flow_vrf;
 pub use limit::RuleLimit;
 pub(crate) use node::argument_of;
-pub use node::{EDGES4, EDGES6, make_input4, make_input6, make_output4, make_output6};
+pub use node::{EDGES4, EDGES6, INPUT_EDGES4, INPUT_EDGES6};
+pub use node::{make_input4, make_input6, make_output4, make_output6};
 pub use rules::EntryRules;
 
 use std::ops::Range;

@@ -30,9 +30,15 @@ use crate::shared::Shared;
 pub const EDGES4: &[&str] = &["icmp4-error", "ip4-origin"];
 /// Next nodes of IPv6 packets besides those of the arc.
 pub const EDGES6: &[&str] = &["icmp6-error", "ip6-origin"];
+/// The same of [`make_input4`].
+pub const INPUT_EDGES4: &[&str] = &[EDGES4[0], EDGES4[1], "ip4-fragment-order"];
+/// The same of [`make_input6`].
+pub const INPUT_EDGES6: &[&str] = &[EDGES6[0], EDGES6[1], "ip6-fragment-order"];
 pub(super) const ERROR: u16 = 0;
 /// Packets of the router itself for a connection with a SYN cookie.
 pub(super) const ORIGIN: u16 = 1;
+/// Fragments, of inputs only.
+pub(super) const FRAGMENT: u16 = 2;
 
 /// In place of the id of a rule: the packet is malformed, so that rules cannot decide about it.
 pub(super) const CUT: u32 = NO_RULE - 1;

@@ -16,6 +16,7 @@ mod cookies;
 mod edit;
 mod expected;
 mod forwards;
+mod fragment;
 mod judged;
 mod look_up;
 mod pptp;
@@ -42,7 +43,7 @@ use crate::drops::Drop;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
 use crate::flow::foreign::Foreign;
-use crate::flow::tracker::{FlowTracker, Followed, Later, SUSPENDED, Seen, Side, Steady, fits};
+use crate::flow::tracker::{FlowTracker, Followed, SUSPENDED, Seen, Side, Steady, fits};
 use crate::nat::NatWorker;
 use crate::shared::Shared;
 use alg::Altered;
@@ -65,7 +66,13 @@ pub(super) struct Tracking {
     /// Which lanes belong to a flow that rules judge by how it began.
     is_anew: Box<[bool; VECTOR]>,
     foreign: Foreign,
-    /// Lanes with fragments that are not the first ones.
+    /// Whether any lane has a fragment.
+    has_fragments: bool,
+    /// Lanes with fragments that have their order.
+    ordered: LaneSet,
+    /// Lanes with fragments that are to get it.
+    unordered: LaneSet,
+    /// Lanes with other fragments that are not the first ones.
     later: LaneSet,
     /// Lanes of flows with gateways about which rules decide.
     altered: Vec<Altered>,
@@ -89,6 +96,9 @@ impl Tracking {
             runs: Runs::new(),
             is_anew: Box::new([false; VECTOR]),
             foreign: Foreign::new(),
+            has_fragments: false,
+            ordered: LaneSet::first_of(0),
+            unordered: LaneSet::first_of(0),
             later: LaneSet::first_of(0),
             altered: Vec::with_capacity(VECTOR),
             answers: Vec::with_capacity(2 * VECTOR),
@@ -100,7 +110,7 @@ impl Tracking {
 
     /// A vector begins, whose lanes have these flags.
     fn begin(&mut self, now: Now, flags: &[u16]) {
-        self.now = now;
+        (self.now, self.has_fragments) = (now, false);
         self.altered.clear();
         self.known[..flags.len()].fill(Match::NONE);
         for (is_anew, flags) in self.is_anew.iter_mut().zip(flags) {
@@ -197,6 +207,7 @@ impl<F: Family> AclNode<F> {
         is_any |= self.decide_all(cx, vector, all, Some(policy));
         if !later.is_empty() {
             // Behind the first fragments of the same vector, and behind the rules that admit these.
+            self.note_foreign_firsts(cx, vector);
             is_any |= self.follow_pieces(cx, vector, (&later, policy));
             is_any |= self.decide_all(cx, vector, later, Some(policy));
         }
@@ -205,6 +216,9 @@ impl<F: Family> AclNode<F> {
         }
         if self.place.is_last() && self.shared.flows.syn_cookies().is_configured() {
             is_any |= self.open_connections(cx, vector, policy);
+        }
+        if self.tracking.has_fragments {
+            self.note_foreign_firsts(cx, vector);
         }
         self.tracking.foreign.hand_over(cx, vector);
         self.answer_plain(vector);
@@ -232,12 +246,19 @@ impl<F: Family> AclNode<F> {
         fields::of(self.shared.kernel, vector, self.place.packets);
         self.note_calls(side, vector);
         self.look_up(side.reader(), vector);
+        if self.tracking.has_fragments {
+            self.select_fragments(reader, vector);
+        }
         let of = Steady { now: self.tracking.now, epoch: policy.epoch, is_alone };
-        let left = self.pass_steady(side, vector, of);
+        let mut left = self.pass_steady(side, vector, of);
         let is_armed = self.shared.flows.syn_cookies().is_armed();
         let may_alter = self.shared.flows.may_alter(F::IS_IP4);
         let expects = policy.has_algs && self.shared.flows.expectations().is_any();
         let mut is_any = false;
+        if self.tracking.has_fragments {
+            left.remove_all(&self.tracking.unordered);
+            is_any = !self.tracking.unordered.is_empty();
+        }
         for lane in left.iter() {
             let known = std::mem::replace(&mut self.tracking.known[lane], Match::NONE);
             let Some(id) = known.id() else {
@@ -279,42 +300,6 @@ impl<F: Family> AclNode<F> {
                 }
                 Fate::Answered => {
                     vector.next[lane] = ORIGIN;
-                    is_any = true;
-                }
-            }
-            self.ids[lane] = 0;
-        }
-        is_any
-    }
-
-    /// Has later fragments follow the first ones of their packets; whether any does not go on along the arc.
-    #[cold]
-    #[inline(never)]
-    fn follow_pieces(
-        &mut self,
-        cx: &mut Context<'_>,
-        vector: &mut Vector,
-        (later, policy): (&LaneSet, Policy),
-    ) -> bool {
-        let Some(tracker) = tracker(cx) else { return false };
-        let (side, mut is_any) = (tracker.of(F::IS_IP4), false);
-        for lane in later.iter() {
-            let Some(fields) = vector.known_fields() else { return false };
-            let packet = seen(vector, fields, lane);
-            if packet.kind.malformed().is_some() {
-                continue;
-            }
-            let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
-            match side.follow_piece(&packet, vrf, (self.tracking.now, policy.epoch)) {
-                Later::Rules => continue,
-                Later::Follows(found, is_admitted) => {
-                    vector.flags[lane] |= tracked(is_admitted);
-                    if let Some(fields) = vector.known_fields_mut() {
-                        fields.flow[lane] = found.word();
-                    }
-                }
-                Later::Overlaps => {
-                    vector.next[lane] = Drop::FragmentOverlap.next();
                     is_any = true;
                 }
             }

@@ -84,7 +84,7 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
             // Behind the reverse path check, so that forged senders cause no answers.
             access_lists(
                 ("ip4-acl-input", "applies access lists to received IPv4 packets"),
-                (acl::EDGES4, acl::make_input4),
+                (acl::INPUT_EDGES4, acl::make_input4),
                 (&["ip4-reverse-path"], &["ip4-nat44-input"]),
             ),
             // Behind access lists, which see packets as they are on the wire.
@@ -194,7 +194,7 @@ pub(super) const ARCS: &[ArcSpec<Arc<Shared>>] = &[
             // Behind the reverse path check, so that forged senders cause no answers.
             access_lists(
                 ("ip6-acl-input", "applies access lists to received IPv6 packets"),
-                (acl::EDGES6, acl::make_input6),
+                (acl::INPUT_EDGES6, acl::make_input6),
                 (&["ip6-reverse-path"], &["ip6-policy"]),
             ),
             // Behind access lists, which see IPv6 packets.

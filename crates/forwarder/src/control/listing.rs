@@ -248,7 +248,8 @@ impl ForwarderState {
             total.buffers += u64::from(pool.count() + pool.jumbo_count());
             total.buffers_free += pool.free() + pool.jumbo_free();
         }
-        total.buffers_waiting = self.capabilities.neighbors.cache().queued() as u64;
+        total.buffers_waiting = self.capabilities.neighbors.cache().queued() as u64
+            + self.shared.waiting_fragments.used();
         // Drivers keep no buffers: one that is neither free nor waiting is held by a worker or by this
         // thread, and an idle router holds none.
         total.buffers_busy =

@@ -18,6 +18,11 @@ impl Foreign {
         self.0.push((lane as u8, owner));
     }
 
+    /// The lanes, with the numbers of the owners.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, u8)> + '_ {
+        self.0.iter().map(|(lane, owner)| (usize::from(*lane), *owner))
+    }
+
     /// Hands all lanes to the owners of their flows.
     #[inline]
     pub fn hand_over(&mut self, cx: &mut Context<'_>, vector: &mut Vector) {

@@ -1,8 +1,8 @@
 //! Fragments follow their first one: a bounded table of what was decided about the first fragment of a packet, for
 //! those that have no ports. It keeps no packets and looks at no data.
 //!
-//! - Fragments come in any order. One before the first has to wait ([`Fate::Wait`]); the caller may keep a few such
-//!   packets by the number of the entry, and send them behind the first one, or drop them.
+//! - Fragments come in any order. One before the first has to wait ([`Fate::Wait`]); the caller may keep such packets
+//!   by the number of the entry ([`held`]), and send them behind the first one.
 //! - A fragment that overlaps what has passed is dropped, so that hosts never see two versions of a byte. After an
 //!   overlap that is no repetition, nothing of the packet passes any more (RFC 5722, RFC 8200 section 4.5).
 //! - An entry ends after its time, or when another one needs its place: those that wait for a first fragment give way
@@ -11,17 +11,21 @@
 //!   lost a fragment, and would join another version of it with the rest (RFC 8900 section 3.7). It gives way before
 //!   all others, and soon: fast sources use an identification again within seconds (RFC 6864 section 4).
 
+mod entry;
+pub mod held;
 #[cfg(test)]
 mod tests;
 
 use stoa_tables::flow_hash::fold_product;
 
+use entry::{Entry, State};
+
 /// Entries of which one is chosen for a key.
 const WAYS: usize = 8;
 /// Gaps that a packet may have at a time, and one: each fragment that arrives out of order makes one.
-const RANGES: usize = 8;
-/// Packets that may wait for one first fragment.
-pub const WAITING_MAX: u8 = 8;
+const RANGES: usize = 16;
+/// Packets that may wait for one first fragment: those of the longest packet on Ethernet, 65,535 bytes, are 45.
+pub const WAITING_MAX: u8 = 64;
 /// The part of the lifetime for which a complete entry remains: 2 of 60 seconds.
 const COMPLETE_PART: u64 = 30;
 
@@ -92,37 +96,6 @@ pub enum Refusal {
     SourceLimit,
 }
 
-/// States of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State<V> {
-    Free,
-    Waiting(u8),
-    Known(V),
-    Poisoned,
-    /// All of the packet has passed. Such an entry does not count for its source.
-    Complete(V),
-}
-
-impl<V> State<V> {
-    const fn is_counted(&self) -> bool {
-        !matches!(self, Self::Free | Self::Complete(_))
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry<V> {
-    key: Key,
-    /// When it was made, or complete.
-    born: u64,
-    state: State<V>,
-    /// What has passed, in order and apart from each other; the first `count` are in use.
-    ranges: [(u16, u16); RANGES],
-    count: u8,
-    /// The end of the packet; 0: not known.
-    end: u16,
-    source: u32,
-}
-
 /// The table. `V` is what was decided about the first fragment: a verdict, a translation. One owner; nothing is
 /// allocated after construction.
 pub struct Fragments<V> {
@@ -131,6 +104,8 @@ pub struct Fragments<V> {
     sources: Box<[u16]>,
     limit: u16,
     lifetime: u64,
+    /// How long a first fragment is waited for.
+    patience: u64,
     seed: [u64; 2],
     swept: usize,
 }
@@ -149,9 +124,16 @@ impl<V: Copy> Fragments<V> {
             sources: vec![0; capacity].into_boxed_slice(),
             limit,
             lifetime,
+            patience: lifetime,
             seed: [seed[0] | 1, seed[1] | 1],
             swept: 0,
         }
+    }
+
+    /// Entries of packets whose first fragment has not come end after this time already.
+    #[must_use]
+    pub fn with_patience(self, patience: u64) -> Self {
+        Self { patience, ..self }
     }
 
     /// Entries in all.
@@ -214,6 +196,17 @@ impl<V: Copy> Fragments<V> {
         }
     }
 
+    /// The share of entries that the packet of an entry counts for, below [`Self::capacity`]: that of its source.
+    pub fn share(&self, entry: u32) -> u32 {
+        self.entries.get(entry as usize).map_or(0, |entry| entry.source)
+    }
+
+    /// The entry of a packet of which nothing passes any more because of an overlap.
+    pub fn poisoned(&self, key: &Key) -> Option<u32> {
+        let at = self.find(self.start_of(self.hash(key).1), key)?;
+        matches!(self.entries[at].state, State::Poisoned).then_some(at as u32)
+    }
+
     /// Replaces what was decided about the first fragment of a packet, if that has passed.
     pub fn replace(&mut self, key: &Key, value: V) {
         if let Some(at) = self.find(self.start_of(self.hash(key).1), key)
@@ -255,6 +248,7 @@ impl<V: Copy> Fragments<V> {
         let entry = &self.entries[at];
         let time = match entry.state {
             State::Complete(_) => self.lifetime.div_ceil(COMPLETE_PART),
+            State::Waiting(_) => self.patience,
             _ => self.lifetime,
         };
         now.saturating_sub(entry.born) >= time
@@ -336,58 +330,5 @@ impl<V: Copy> Fragments<V> {
             self.free(at);
             (self.entries[at].state, self.entries[at].born) = (State::Complete(value), now);
         }
-    }
-}
-
-impl<V> Entry<V> {
-    /// Notes what a fragment covers.
-    fn note(&mut self, piece: Piece) -> Result<(), Refusal> {
-        let Piece { start, end, is_last } = piece;
-        if matches!(self.state, State::Poisoned | State::Complete(_)) {
-            return Err(Refusal::Overlap);
-        }
-        let used = usize::from(self.count);
-        let ranges = &mut self.ranges[..used];
-        if ranges.iter().any(|range| range.0 <= start && end <= range.1) {
-            // A repetition, as far as can be seen.
-            return Err(Refusal::Overlap);
-        }
-        if ranges.iter().any(|range| start < range.1 && range.0 < end) {
-            self.state = State::Poisoned;
-            return Err(Refusal::Overlap);
-        }
-        let covered = ranges.last().map_or(0, |range| range.1);
-        let is_beyond = self.end != 0 && (end > self.end || is_last);
-        if is_beyond || is_last && end < covered {
-            self.state = State::Poisoned;
-            return Err(Refusal::BadRange);
-        }
-        self.insert(start, end)?;
-        self.end = if is_last { end } else { self.end };
-        Ok(())
-    }
-
-    /// Adds a range that overlaps none, and joins those that touch.
-    fn insert(&mut self, start: u16, end: u16) -> Result<(), Refusal> {
-        let used = usize::from(self.count);
-        let at = self.ranges[..used].iter().position(|range| range.0 > start).unwrap_or(used);
-        let joins_left = at > 0 && self.ranges[at - 1].1 == start;
-        let joins_right = at < used && self.ranges[at].0 == end;
-        match (joins_left, joins_right) {
-            (true, true) => {
-                self.ranges[at - 1].1 = self.ranges[at].1;
-                self.ranges.copy_within(at + 1..used, at);
-                self.count -= 1;
-            }
-            (true, false) => self.ranges[at - 1].1 = end,
-            (false, true) => self.ranges[at].0 = start,
-            (false, false) if used == RANGES => return Err(Refusal::Scattered),
-            (false, false) => {
-                self.ranges.copy_within(at..used, at + 1);
-                self.ranges[at] = (start, end);
-                self.count += 1;
-            }
-        }
-        Ok(())
     }
 }

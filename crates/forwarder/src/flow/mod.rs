@@ -28,6 +28,7 @@ mod flow_counts;
 pub mod flow_words;
 pub mod flows;
 pub mod foreign;
+pub mod fragment_order;
 pub mod fragments;
 pub mod limits;
 pub mod profiles;

@@ -41,7 +41,7 @@ use crate::flow_sync::Intake;
 use crate::ipfix::ring::Writer;
 pub use alg::Listener;
 pub use calls::Said;
-pub use pieces::Later;
+pub use pieces::{Later, part};
 use pieces::{Passed, Pieces};
 pub use seen::{Seen, about, fits};
 pub use spliced::SPLICED;
@@ -298,6 +298,7 @@ impl Side {
         match self.pieces.later((packet, vrf), now.tick) {
             pieces::Known::Nothing => Later::Rules,
             pieces::Known::Overlaps => Later::Overlaps,
+            pieces::Known::Foreign(worker) => Later::Foreign(worker),
             pieces::Known::Flow(passed) => match self.admits(passed, epoch) {
                 None => Later::Rules,
                 Some(is_admitted) => {
@@ -305,6 +306,18 @@ impl Side {
                 }
             },
         }
+    }
+
+    /// A first fragment goes to another worker, which has its flow. Those behind it are to follow.
+    #[cold]
+    pub fn note_first_goes(&mut self, packet: (&Seen<'_>, u16), worker: u8, now: Now) {
+        self.pieces.first_goes(packet, worker, now.tick);
+    }
+
+    /// The worker to which the first fragment of the packet of a later one has gone.
+    #[cold]
+    pub fn worker_of_piece(&self, packet: (&Seen<'_>, u16), now: Now) -> Option<u8> {
+        self.pieces.elsewhere(packet, now.tick)
     }
 
     /// Whether a fragment that is not the first one, and that has come in, passes output lists. `is_at_pair`: the pair

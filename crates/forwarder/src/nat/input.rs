@@ -28,6 +28,7 @@ use crate::flow::column::Packets;
 use crate::flow::fields::{self, Kind};
 use crate::flow::flows::Now;
 use crate::flow::foreign::Foreign;
+use crate::flow::fragment_order::is_home;
 use crate::flow::tracker::{Followed, Side, fits};
 use crate::shared::Shared;
 
@@ -70,7 +71,8 @@ struct Slow<'a> {
     side: &'a mut Side,
     worker: &'a mut NatWorker,
     now: Now,
-    is_alone: bool,
+    /// The number of this worker, and how many there are.
+    at: (usize, usize),
 }
 
 impl Node for Input {
@@ -122,7 +124,7 @@ impl Input {
         vector: &mut Vector,
         (left, next): (&LaneSet, Next),
     ) -> bool {
-        let (shared, reader, is_alone) = (&*self.shared, cx.reader, cx.workers() == 1);
+        let (shared, reader, at) = (&*self.shared, cx.reader, (cx.worker, cx.workers()));
         let (nat, policy) = (shared.nat.read(reader), shared.acls.read(reader).policy());
         let now = shared.flows.now(cx.now);
         let Some(OfWorker { flows: Some(tracker), nat: worker, .. }) = cx.local::<OfWorker>()
@@ -131,7 +133,7 @@ impl Input {
         };
         let side = tracker.of(true);
         let peers = shared.remote_peers.read(reader);
-        let mut slow = Slow { shared, nat, reader, peers, policy, side, worker, now, is_alone };
+        let mut slow = Slow { shared, nat, reader, peers, policy, side, worker, now, at };
         let (mut is_any, mut packets, mut bytes) = (false, 0, 0);
         if let Next::All(edge) = next {
             let lanes = vector.len();
@@ -152,6 +154,7 @@ impl Input {
                     is_any = true;
                 }
                 Fate::Foreign(owner) => {
+                    slow.note_goes((&*vector, lane), owner);
                     self.foreign.push(lane, owner);
                     is_any = true;
                 }
@@ -268,8 +271,24 @@ impl Slow<'_> {
                 found.inspect(|it| remember(self.side.reader(), (vector, lane), (*it, vrf)));
                 Fate::Pass
             }
-            None if is_external && !self.is_own(vrf_id, header) => Fate::Drop(Drop::Nat44Fragment),
-            _ => Fate::Pass,
+            None => match self.side.worker_of_piece((&packet, vrf), self.now) {
+                Some(owner) => Fate::Foreign(owner),
+                None if is_external && !self.is_own(vrf_id, header) => {
+                    Fate::Drop(Drop::Nat44Fragment)
+                }
+                None => Fate::Pass,
+            },
+            Some(_) => Fate::Pass,
+        }
+    }
+
+    /// A lane goes to another worker: if it is a first fragment, those behind it are to follow.
+    fn note_goes(&mut self, (vector, lane): (&Vector, usize), owner: u8) {
+        let Some(fields) = vector.known_fields() else { return };
+        let packet = seen(vector, &header(fields, lane), lane);
+        let vrf = flow_vrf(self.shared.attributes.vrf_of(vector.rx_if[lane]));
+        if packet.kind.0 & Kind::FIRST != 0 && is_home(self.shared, (&packet, vrf), self.at) {
+            self.side.note_first_goes((&packet, vrf), owner, self.now);
         }
     }
 
@@ -293,7 +312,7 @@ impl Slow<'_> {
             return Some(if is_lost { Fate::Drop(Drop::Nat44NoMapping) } else { Fate::Pass });
         }
         if vector.flags[lane] & flags::TRACKED == 0 {
-            if !self.is_alone && !self.side.owns(found) {
+            if self.at.1 > 1 && !self.side.owns(found) {
                 return Some(Fate::Foreign(self.side.reader().entry(id).owner()));
             }
             let epoch = self.policy.map_or(0, |it| it.epoch);

@@ -34,6 +34,7 @@ mod cross_connect;
 mod esp;
 mod extensions;
 mod floods;
+mod flow_fragments;
 mod flow_sync;
 mod forward;
 mod fragments;

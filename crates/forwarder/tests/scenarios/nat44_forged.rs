@@ -6,7 +6,9 @@ use stoa_wire::tcp::flag::{ACK, SYN};
 
 use crate::acl_stateful_attacks::halves;
 use crate::harness::*;
-use crate::nat44::{POOL, net, passed, policy, refused, segment, translated, with_nat};
+use crate::nat44::{
+    POOL, net, passed, policy, refused, refused_alone, segment, translated, with_nat,
+};
 use crate::nat44_forwards::forward;
 
 #[test]
@@ -47,7 +49,7 @@ fn fragments_of_a_forwarded_server_never_leave_as_they_are() {
     let answer = udp_ports(host4(1), host4(2), (53, 5000), &[7; 2000]);
     let [_, second] = halves(&answer, 9);
     // The server is no subscriber: only the mapping hides it.
-    refused(&mut lab, 1, &second, "nat44-fragment");
+    refused_alone(&mut lab, 1, &second);
 }
 
 /// An authentication header covers the addresses, and what is behind it: nothing of that is translated.

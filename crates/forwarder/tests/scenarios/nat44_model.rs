@@ -111,6 +111,8 @@ struct Model {
     order: Vec<(u8, End, End)>,
     /// External ends by protocol and inside end.
     mappings: HashMap<(u8, End), End>,
+    /// Packets in parts so far.
+    parts: u16,
 }
 
 impl Model {
@@ -146,21 +148,19 @@ impl Model {
             Step::Error(which) => self.error(which),
             Step::Parts((host, port), (which, remote_port), in_order) => {
                 let whole = udp_ports(host4(host), remote(which), (port, remote_port), &[7; 1200]);
-                // The identification tells packets apart.
-                let mut parts = halves(&whole, self.order.len() as u16 + u16::from(host) * 256);
+                self.parts += 1;
+                let mut parts = halves(&whole, self.parts);
                 if !in_order {
                     parts.reverse();
                 }
-                for part in &parts {
-                    // `send` looks at what leaves.
-                    let [_, east, _] = self.send(host, part);
-                    if part[6] & 0x20 != 0
-                        && let Some(sent) = east.first()
-                    {
-                        let (external, to) = ends(sent);
-                        self.note(UDP, (host4(host), port), (external, to), sent);
-                    }
-                }
+                // `send` looks at what leaves.
+                let sent: Vec<_> =
+                    parts.iter().flat_map(|it| self.send(host, it)[1].clone()).collect();
+                let [first, second] = sent.as_slice() else { panic!("{sent:?}") };
+                assert_eq!((first[6], second[6]), (0x20, 0), "the first one leaves first");
+                assert_eq!(first[12..20], second[12..20]);
+                let (external, to) = ends(first);
+                self.note(UDP, (host4(host), port), (external, to), first);
             }
         }
     }
@@ -247,8 +247,8 @@ proptest! {
         let limits = Limits { flows4: 4096, nat_flows: 4096, nat_mappings: 4096, ..LIMITS };
         let lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
         let external = if has_pool { POOL } else { our4(2) };
-        let (flows, order, mappings) = Default::default();
-        let mut model = Model { lab, mapping, external, flows, order, mappings };
+        let (flows, order, mappings, parts) = Default::default();
+        let mut model = Model { lab, mapping, external, flows, order, mappings, parts };
         for step in &steps {
             model.run(step);
         }

@@ -2,11 +2,11 @@
 
 use stoa_engine::Vector;
 use stoa_engine::vector::{Fields, flags};
-use stoa_tables::flow_table::{FlowKey, Match, Tuple};
+use stoa_tables::flow_table::{FlowKey, Match};
 
 use super::{Task, Tracking, seen, vrf_of};
 use crate::acl::Tracks;
-use crate::acl::flow_keys::{flow_vrf, is_of_router};
+use crate::acl::flow_keys::{changes_family, flow_vrf, is_of_router};
 use crate::acl::keys::Family;
 use crate::acl::node::hop_limit;
 use crate::flow::flows::Now;
@@ -65,14 +65,6 @@ pub(super) fn judged<'a, F: Family>(
                 || is_input
                     && (hop_limit::<F>(vector, lane) <= 1
                         || is_of_router(task.shared, (vrf, task.reader), &key)
-                        || changes_family(task, vrf, &key))),
+                        || changes_family(task.shared, (vrf, task.reader), &key))),
     }
-}
-
-/// Whether the packet becomes one of the other family. With NAT64 its flow is that of NAT44, and answers come to that
-/// one. With SIIT answers have the other family where they are received.
-fn changes_family(task: &Task<'_>, vrf: u32, key: &FlowKey) -> bool {
-    let nat64 = task.shared.nat64.read(task.reader);
-    matches!(&key.tuple, Tuple::Ip6(it) if nat64.translates(vrf, it.destination))
-        || task.shared.siit.read(task.reader).translates(vrf, &key.tuple)
 }

@@ -7,22 +7,20 @@ use stoa_tables::flow_table::{FlowReader, Match};
 use super::super::flow_keys::flow_vrf;
 use super::super::keys::Family;
 use super::super::node::AclNode;
+use super::fragment::PART;
 use super::{Tracking, seen};
 use crate::flow::fields::{Kind, Place};
 use crate::flow::quoted;
 use crate::flow::tracker::{SEGMENT, Side, Steady, about};
 
 impl<F: Family> AclNode<F> {
-    /// Looks up the flows of all lanes, and notes which are fragments without ports.
+    /// Looks up the flows of all lanes, and notes whether any is a fragment.
     pub(super) fn look_up(&mut self, reader: &FlowReader, vector: &mut Vector) {
         let (lanes, Some(fields)) = (vector.len(), vector.known_fields()) else { return };
-        let Tracking { ports, contexts, known, later, runs, .. } = &mut self.tracking;
+        let Tracking { ports, contexts, known, has_fragments, runs, .. } = &mut self.tracking;
         let vrf_of = |interface| u32::from(flow_vrf(self.shared.attributes.vrf_of(interface)));
         let kinds = fill_contexts(fields, (&vector.rx_if, vrf_of), contexts, lanes);
-        if kinds & Kind::LATER != 0 {
-            let is_later = |lane: &usize| fields.kind[*lane] & Kind::LATER != 0;
-            (0..lanes).filter(is_later).for_each(|lane| later.insert(lane));
-        }
+        *has_fragments = kinds & PART != 0;
         fill_ports::<F>(fields, ports, lanes);
         runs.find::<F>(fields, contexts, lanes);
         if runs.are_few() {

@@ -126,10 +126,11 @@ fn settle<F: Family>(
     }
     let side = tracker.of(F::IS_IP4);
     if judged.packet.kind.0 & Kind::LATER != 0 {
-        // It has no ports: the rules that have admitted its first one cannot match it.
+        // It has no ports: the rules that have admitted its first one cannot match it. An input does not know the flow
+        // if an output has made it, of a first one in the same burst.
         let (packet, now) = ((&judged.packet, judged.key.vrf), (judged.now, task.policy.epoch));
-        let is_admitted = judged.flags & flags::TRACKED != 0
-            && side.is_piece_admitted(packet, now, task.place.has_zones());
+        let is_admitted =
+            !task.place.is_input() && side.is_piece_admitted(packet, now, task.place.has_zones());
         return if is_admitted { Settled::Pass(0) } else { otherwise };
     }
     match (refusal, rule) {

@@ -62,7 +62,7 @@ impl Model {
 proptest! {
     #[test]
     fn fragments_fare_as_in_a_naive_model(
-        steps in prop::collection::vec((0..4_u32, 0..24_u16, 1..6_u16, any::<u8>(), 0..8_u64), 1..200),
+        steps in prop::collection::vec((0..4_u32, 0..60_u16, 1..4_u16, any::<u8>(), 0..8_u64), 1..200),
     ) {
         // So large that nothing gives way.
         let mut table = Fragments::new(1024, 100, 60, [5, 7]);
@@ -164,6 +164,29 @@ fn packets_wait_for_the_first_fragment() {
     table.sweep(159, 8, |entry| expired.push(entry));
     table.sweep(160, 8, |entry| expired.push(entry));
     assert_eq!(expired.len(), 1);
+}
+
+#[test]
+fn few_wait_for_one_and_less_long_than_packets_are_known() {
+    let mut table = Fragments::new(8, 10, 60, [3, 4]).with_patience(2);
+    // From behind, so that there is one gap.
+    for at in (1..=u16::from(WAITING_MAX)).rev() {
+        let waits = table.later(&key(1, 1), piece(at, at + 1, false), 0);
+        assert!(matches!(waits, Fate::Wait { .. }), "{at}: {waits:?}");
+    }
+    let more = piece(u16::from(WAITING_MAX) + 1, u16::from(WAITING_MAX) + 2, true);
+    assert_eq!(table.later(&key(1, 1), more, 0), Fate::Drop(Refusal::Scattered));
+    let mut expired = Vec::new();
+    table.sweep(1, 8, |entry| expired.push(entry));
+    assert!(expired.is_empty());
+    table.sweep(2, 8, |entry| expired.push(entry));
+    assert_eq!(expired.len(), 1);
+    assert!(table.first(&key(1, 1), piece(0, 1, false), 'a', 2).is_ok());
+    table.sweep(59, 8, |_| panic!("known for longer"));
+    assert_eq!(table.known(&key(1, 1), 59), Some('a'));
+    assert_eq!(table.poisoned(&key(1, 1)), None);
+    assert_eq!(table.later(&key(1, 1), piece(0, 2, false), 59), Fate::Drop(Refusal::Overlap));
+    assert!(table.poisoned(&key(1, 1)).is_some());
 }
 
 #[test]

@@ -14,16 +14,18 @@ use crate::flow::fragments::{Fate, Fragments, Key, Piece, Refusal};
 use crate::flow::tcp::Direction;
 
 /// Packets of which fragments are missing, of one worker and family, and those of one source.
-const PACKETS: usize = 256;
-const OF_SOURCE: u16 = 32;
+const PACKETS: usize = 512;
+const OF_SOURCE: u16 = 128;
 /// Seconds that a packet is remembered (RFC 8200 section 4.5: at most 60).
-const LIFETIME_S: u64 = 30;
+const LIFETIME_S: u64 = 10;
 
 /// What becomes of a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Later {
     /// Rules decide: its first one was of no flow, or has not come.
     Rules,
+    /// Its first one went to the worker with this number.
+    Foreign(u8),
     /// It belongs to the flow of its first one; whether that has admitted it. If the flow is not translated, only the
     /// id and the direction of the match mean something.
     Follows(Match, bool),
@@ -40,15 +42,25 @@ pub(super) struct Passed {
     pub(super) direction: Direction,
 }
 
+/// Where the first fragment of a packet went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// To a flow of this worker.
+    Here(Passed),
+    /// To the worker with this number, which has its flow.
+    Elsewhere(u8),
+}
+
 /// What is known of a later fragment.
 pub(super) enum Known {
     Nothing,
     Flow(Passed),
+    Foreign(u8),
     Overlaps,
 }
 
 /// The packets of which fragments have passed.
-pub(super) struct Pieces(Fragments<Passed>);
+pub(super) struct Pieces(Fragments<Place>);
 
 impl Pieces {
     pub(super) fn new() -> Self {
@@ -64,8 +76,22 @@ impl Pieces {
         passed: Passed,
         tick: u32,
     ) -> bool {
+        self.note((packet, vrf), Place::Here(passed), tick)
+    }
+
+    /// A first fragment goes to another worker, which has its flow.
+    pub(super) fn first_goes(&mut self, (packet, vrf): (&Seen<'_>, u16), worker: u8, tick: u32) {
+        self.note((packet, vrf), Place::Elsewhere(worker), tick);
+    }
+
+    fn note(&mut self, (packet, vrf): (&Seen<'_>, u16), place: Place, tick: u32) -> bool {
         let Some((key, piece)) = part(packet, vrf) else { return false };
-        let noted = self.0.first(&key, piece, passed, tick.into());
+        if let Some(Place::Elsewhere(_)) = self.0.known(&key, tick.into()) {
+            // It has come back from a worker that has the flow no more.
+            self.0.replace(&key, place);
+            return false;
+        }
+        let noted = self.0.first(&key, piece, place, tick.into());
         noted.is_err_and(|refusal| refusal == Refusal::Overlap)
     }
 
@@ -73,7 +99,8 @@ impl Pieces {
     pub(super) fn later(&mut self, (packet, vrf): (&Seen<'_>, u16), tick: u32) -> Known {
         let Some((key, piece)) = part(packet, vrf) else { return Known::Nothing };
         match self.0.later(&key, piece, tick.into()) {
-            Fate::Follow(passed) => Known::Flow(passed),
+            Fate::Follow(Place::Here(passed)) => Known::Flow(passed),
+            Fate::Follow(Place::Elsewhere(worker)) => Known::Foreign(worker),
             Fate::Drop(Refusal::Overlap) => Known::Overlaps,
             Fate::Wait { .. } | Fate::Drop(_) => Known::Nothing,
         }
@@ -82,14 +109,29 @@ impl Pieces {
     /// Another flow has taken the place of the one of a first fragment.
     pub(super) fn replace(&mut self, (packet, vrf): (&Seen<'_>, u16), passed: Passed) {
         if let Some((key, _)) = part(packet, vrf) {
-            self.0.replace(&key, passed);
+            self.0.replace(&key, Place::Here(passed));
         }
     }
 
-    /// The flow of a fragment that has come in.
-    pub(super) fn known(&self, (packet, vrf): (&Seen<'_>, u16), tick: u32) -> Option<Passed> {
+    fn place(&self, (packet, vrf): (&Seen<'_>, u16), tick: u32) -> Option<Place> {
         let (key, _) = part(packet, vrf)?;
         self.0.known(&key, tick.into())
+    }
+
+    /// The flow of a fragment that has come in.
+    pub(super) fn known(&self, packet: (&Seen<'_>, u16), tick: u32) -> Option<Passed> {
+        match self.place(packet, tick)? {
+            Place::Here(passed) => Some(passed),
+            Place::Elsewhere(_) => None,
+        }
+    }
+
+    /// The worker to which the first fragment of the packet of one has gone.
+    pub(super) fn elsewhere(&self, packet: (&Seen<'_>, u16), tick: u32) -> Option<u8> {
+        match self.place(packet, tick)? {
+            Place::Here(_) => None,
+            Place::Elsewhere(worker) => Some(worker),
+        }
     }
 
     /// Forgets some packets whose time is over.
@@ -98,8 +140,8 @@ impl Pieces {
     }
 }
 
-/// Of which packet a fragment is which part.
-fn part(packet: &Seen<'_>, vrf: u16) -> Option<(Key, Piece)> {
+/// Of which packet in a VRF a fragment is which part. `None`: its headers contradict each other.
+pub fn part(packet: &Seen<'_>, vrf: u16) -> Option<(Key, Piece)> {
     let (bytes, end) = (packet.bytes, usize::from(packet.place.length()));
     let vrf = vrf.into();
     let (key, start, data, is_last) = if packet.kind.is_ip6() {

@@ -247,6 +247,22 @@ impl Lab {
         assert_eq!(self.dropped(), expected);
     }
 
+    /// Waits until exactly these have been dropped since the last call.
+    #[track_caller]
+    pub fn await_dropped(&mut self, drops: &[(&str, u64)]) {
+        let deadline = Instant::now() + DEADLINE;
+        let mut all = BTreeMap::new();
+        let expected: BTreeMap<String, u64> =
+            drops.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        while all != expected {
+            self.settle();
+            for (reason, packets) in self.dropped() {
+                *all.entry(reason).or_insert(0) += packets;
+            }
+            assert!(Instant::now() < deadline, "{all:?}, not {drops:?}");
+        }
+    }
+
     /// Asserts exactly these packets by node since the last call.
     #[track_caller]
     pub fn assert_node_counts(&mut self, nodes: &[(&str, u64)]) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost::Message;
 use stoa_api::v1;
@@ -12,6 +12,7 @@ use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_forwarder::control::desired::DesiredState;
 use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
+use stoa_forwarder::flow::fragment_order::PATIENCE_MS;
 use stoa_forwarder::kernel::Kernel;
 use stoa_wire::ethernet::ethertype;
 use stoa_wire::{arp, ethernet, ipv4, ipv6, protocol};
@@ -35,6 +36,8 @@ const LIMITS: Limits = Limits {
 };
 /// Steps after which a forwarder that is still busy is in an endless loop.
 const MAX_STEPS: usize = 10_000;
+/// Nodes tick ten times a second.
+const TICK: Duration = Duration::from_millis(110);
 
 /// The result of a run on one forwarder.
 #[derive(Debug, PartialEq)]
@@ -80,6 +83,7 @@ pub fn rest(labs: &mut [Lab]) {
         lab.state().tick();
         lab.settle();
     }
+    labs.iter_mut().for_each(Lab::tick_fragments);
 }
 
 /// Advances the time of all forwarders.
@@ -92,6 +96,7 @@ pub fn pass_time(labs: &mut [Lab], steps: u8) {
             lab.settle();
         }
     }
+    labs.iter_mut().for_each(Lab::tick_fragments);
 }
 
 /// Advances the time of workers, in nanoseconds; outside of the fuzzer they have the time of the machine.
@@ -158,7 +163,7 @@ impl Lab {
     /// Deletes the configuration and checks that all buffers are free, unless no reset is necessary.
     pub fn end(&mut self) {
         let now = Some(self.learned());
-        if self.fresh == now {
+        if self.fresh == now && self.waiting_fragments() == 0 {
             return;
         }
         self.fresh = None;
@@ -166,11 +171,36 @@ impl Lab {
         let nothing = DesiredState { workers, ..DesiredState::default() };
         self.forwarder.apply(nothing).expect("an empty state is valid");
         self.settle();
+        if self.waiting_fragments() > 0 {
+            advance_clock(TICK.as_nanos() as u64);
+            self.state().skip(Duration::from_millis(PATIENCE_MS));
+            self.tick_fragments();
+        }
         let accounting = self.state().conservation();
         assert_eq!(
             accounting.buffers_free, accounting.buffers,
             "buffers are missing: {accounting:?}"
         );
+    }
+
+    /// Fragments that wait for the first one of their packet.
+    fn waiting_fragments(&mut self) -> u64 {
+        let rows = self.state().list_limits();
+        let row = rows.iter().find(|row| row.name == "waiting-fragments").and_then(|row| row.used);
+        row.expect("it is listed")
+    }
+
+    /// Has fragments go on that have waited for long enough. Workers look for them by the time of the machine, except
+    /// under the fuzzer: otherwise some forwarders would have done so before the next event, and others not.
+    fn tick_fragments(&mut self) {
+        if self.waiting_fragments() == 0 {
+            return;
+        }
+        let begun = Instant::now();
+        self.settle();
+        while cfg!(not(fuzzing)) && begun.elapsed() < TICK {
+            self.settle();
+        }
     }
 
     /// Applies one of the configurations.
