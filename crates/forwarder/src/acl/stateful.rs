@@ -33,7 +33,6 @@ use stoa_engine::vector::{Column, Fields, LaneSet, flags};
 use stoa_engine::{Context, VECTOR, Vector};
 use stoa_tables::flow_table::{Direction, FlowEntry, Match};
 
-use super::flow_keys::flow_vrf;
 use super::keys::Family;
 use super::log::OfWorker;
 use super::node::{AclNode, ORIGIN};
