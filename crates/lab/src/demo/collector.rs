@@ -67,7 +67,9 @@ fn read_message(
             && let Some(fields) = templates.get(&id)
         {
             let mut set = set;
-            while let Some((values, after)) = read_fields(set, fields) {
+            while let Some((values, after)) = read_fields(set, fields)
+                && after.len() < set.len()
+            {
                 records.extend(record(&values));
                 set = after;
             }

@@ -1,7 +1,7 @@
 //! The step of the demo with a record of a translated flow, which Stoa exports by IPFIX, at a collector: nfcapd and
 //! nfdump, or one of the demo's own where they are not installed.
 
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(crate) fn exported(
     let Some(it) = records.iter().max_by_key(|it| it.bytes) else {
         return Ok(Err(format!("{name} has no record of a translated flow")));
     };
-    let end = |(address, port): (std::net::Ipv4Addr, u16)| format!("{address}:{port}");
+    let end = |(address, port): (Ipv4Addr, u16)| format!("{address}:{port}");
     let printed = format!(
         "{name} has {} as {} -> {}: {} packets, {:.1} MB",
         end(it.inside),
@@ -119,7 +119,7 @@ fn row(row: &Value) -> Option<FlowRecord> {
         other => other.as_u64(),
     };
     let port = |key: &str| number(key).and_then(|it| u16::try_from(it).ok());
-    let address = |key: &str| row[key].as_str()?.parse().ok();
+    let address = |key: &str| -> Option<Ipv4Addr> { row[key].as_str()?.parse().ok() };
     let both = |a: &str, b: &str| Some(number(a)? + number(b).unwrap_or(0));
     Some(FlowRecord {
         inside: (address("src4_addr")?, port("src_port")?),
