@@ -96,11 +96,14 @@ fn read_templates(mut set: &[u8], templates: &mut Templates) -> Option<()> {
     Some(())
 }
 
-/// The fields of a record by element and enterprise, and what comes behind it. `None`: only padding is left.
+/// The numbers of a record, by element and enterprise.
+type Values = BTreeMap<(u16, u32), u64>;
+
+/// The fields of a record, and what comes behind it. `None`: only padding is left.
 fn read_fields<'a>(
     mut set: &'a [u8],
     fields: &[(u16, u32, u16)],
-) -> Option<(BTreeMap<(u16, u32), u64>, &'a [u8])> {
+) -> Option<(Values, &'a [u8])> {
     let mut values = BTreeMap::new();
     if fields.is_empty() {
         return None;
