@@ -100,10 +100,7 @@ fn read_templates(mut set: &[u8], templates: &mut Templates) -> Option<()> {
 type Values = BTreeMap<(u16, u32), u64>;
 
 /// The fields of a record, and what comes behind it. `None`: only padding is left.
-fn read_fields<'a>(
-    mut set: &'a [u8],
-    fields: &[(u16, u32, u16)],
-) -> Option<(Values, &'a [u8])> {
+fn read_fields<'a>(mut set: &'a [u8], fields: &[(u16, u32, u16)]) -> Option<(Values, &'a [u8])> {
     let mut values = BTreeMap::new();
     if fields.is_empty() {
         return None;
