@@ -93,6 +93,11 @@ impl Packet {
         [1, 58].contains(&self.protocol)
     }
 
+    /// Whether it is a fragment, and not the first one.
+    pub fn is_later_fragment(&self) -> bool {
+        self.fragment == Some(AclFragment::LaterFragment)
+    }
+
     /// Whether it is a packet that a host can send to another one, or to the router.
     pub fn is_possible(&self) -> bool {
         self.ends()[0] != self.ends()[1]
