@@ -112,7 +112,7 @@ impl ReplayWindow {
                 Err(other) => old = other,
             }
         }
-        if old >> SHIFT != number / BLOCK & FULL {
+        if old >> SHIFT != (number / BLOCK) & FULL {
             self.lost.fetch_add(self.passed(old, number / BLOCK), Relaxed);
         }
         if number > self.top() {
@@ -133,7 +133,7 @@ impl ReplayWindow {
         if number <= self.floor || number.saturating_add(self.size) <= self.top() {
             return Err(Replay::Late);
         }
-        let (block, bit) = (number / BLOCK & FULL, 1 << (number % BLOCK));
+        let (block, bit) = ((number / BLOCK) & FULL, 1 << (number % BLOCK));
         match ((word >> SHIFT) as u32).wrapping_sub(block as u32) {
             0 if word & bit != 0 => Err(Replay::Replayed),
             0 => Ok(word | bit),

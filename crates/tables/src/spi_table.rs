@@ -62,7 +62,7 @@ impl SpiTable {
             return Err(SpiError::InUse(spi));
         }
         let free = self.bucket(spi).iter().find(|it| it.load(Relaxed) == 0);
-        let entry = u64::from(spi) << 32 | u64::from(row) + 1;
+        let entry = u64::from(spi) << 32 | (u64::from(row) + 1);
         free.ok_or(SpiError::NoPlace(spi))?.store(entry, Release);
         Ok(())
     }

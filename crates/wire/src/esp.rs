@@ -135,7 +135,7 @@ mod tests {
         fn what_was_built_is_read(spi in FIRST_SPI.., sequence: u32, payload: Vec<u8>, is_wide: bool, next: u8) {
             let block = if is_wide { 16 } else { 4 };
             let padding = pad_length(payload.len(), block);
-            prop_assert!(padding < block && (payload.len() + padding + TRAILER) % block == 0);
+            prop_assert!(padding < block && (payload.len() + padding + TRAILER).is_multiple_of(block));
             let mut text = [&payload[..], &vec![0xee; padding + TRAILER]].concat();
             build_trailer(&mut text[payload.len()..], next).unwrap();
             prop_assert_eq!(check_trailer(&text), Ok((&payload[..], next)));

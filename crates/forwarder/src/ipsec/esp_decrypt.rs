@@ -60,9 +60,10 @@ impl Node for EspDecrypt {
         vector.forget_flow();
         let shared = self.shared.clone();
         let mut associations: Associations<'_> = [None; VECTOR];
-        for lane in 0..vector.len() {
+        let lanes = vector.len();
+        for (lane, place) in associations.iter_mut().enumerate().take(lanes) {
             match self.find((&shared, cx.reader), vector, lane) {
-                Ok(association) => associations[lane] = Some(association),
+                Ok(association) => *place = Some(association),
                 Err(reason) => vector.next[lane] = reason.next(),
             }
         }

@@ -198,9 +198,9 @@ impl EspEncrypt {
         let lanes = vector.len();
         let number = self.shared.identifications.reserve(lanes as u64);
         let mut counted = Counted::default();
-        for lane in 0..lanes {
+        for (lane, association) in associations.iter().enumerate().take(lanes) {
             let sequence = self.sequences[lane];
-            let association = associations[lane].filter(|_| sequence != DROPPED);
+            let association = association.filter(|_| sequence != DROPPED);
             let Some(association) = association else { continue };
             let words = [self.words[0][lane], self.words[1][lane]];
             let (of_inner, payload) = (Inner::of(words, 0), payload_of(words));
