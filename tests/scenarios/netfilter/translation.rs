@@ -1,7 +1,7 @@
 //! Translation, gateways and SYN cookies beside the kernel's: one script of packets through both.
 //!
 //! Packets answer what has arrived, so that a script does not know which external ports and cookies a router chooses.
-//! What arrives is told in words that are the same for both if both do the same.
+//! What arrives is described in words that are the same for both if both do the same.
 
 mod alg;
 mod cookies;
@@ -22,7 +22,7 @@ pub use differences::tables;
 use ends::BEHIND;
 use script::Step;
 use setup::Plan;
-use stage::{Stage, Told};
+use stage::{Descriptions, Stage};
 
 use super::{TRACKING, stay_on_one_processor};
 
@@ -35,7 +35,7 @@ const FORWARDING: [(&str, &str); 2] =
 /// Destinations without translation are dropped silently, as by Stoa.
 const EXTERNAL: &str = "198.19.0.0/16";
 
-fn by_linux(sides: &[Side], scripts: &[Vec<Step>], plan: Plan) -> Result<Told> {
+fn by_linux(sides: &[Side], scripts: &[Vec<Step>], plan: Plan) -> Result<Descriptions> {
     let topology = Topology::new(sides)?;
     let _linux = Linux::start(&topology)?;
     let router = topology.router();
@@ -56,7 +56,7 @@ fn by_linux(sides: &[Side], scripts: &[Vec<Step>], plan: Plan) -> Result<Told> {
     Ok(Stage::new(&topology, scripts, plan)?.play())
 }
 
-fn by_stoa(sides: &[Side], scripts: &[Vec<Step>], plan: Plan) -> Result<Told> {
+fn by_stoa(sides: &[Side], scripts: &[Vec<Step>], plan: Plan) -> Result<Descriptions> {
     let topology = Topology::new(sides)?;
     let configuration =
         BEHIND.into_iter().fold(Configuration::new(sides), |made, (prefix, hop)| {
@@ -68,16 +68,16 @@ fn by_stoa(sides: &[Side], scripts: &[Vec<Step>], plan: Plan) -> Result<Told> {
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
     router.wait_up(&["host-a", "host-b", "host-c"])?;
     let scenario = Scenario { router, topology };
-    let told = Stage::new(&scenario.topology, scripts, plan)?.play();
+    let described = Stage::new(&scenario.topology, scripts, plan)?.play();
     scenario.end()?;
-    Ok(told)
+    Ok(described)
 }
 
 /// A packet: the name of its script, and its number from 1.
 type Which = (&'static str, usize);
 
 /// What arrives by way of Stoa and of Linux, where it differs from each other.
-fn compare(cases: Cases, [stoa, linux]: [&Told; 2]) -> BTreeMap<Which, [String; 2]> {
+fn compare(cases: Cases, [stoa, linux]: [&Descriptions; 2]) -> BTreeMap<Which, [String; 2]> {
     let mut all = BTreeMap::new();
     for ((name, _), (stoa, linux)) in cases.iter().zip(stoa.iter().zip(linux)) {
         for (step, (stoa, linux)) in stoa.iter().zip(linux).enumerate() {
@@ -109,8 +109,9 @@ fn both(cases: Cases, steps: fn(&str) -> Vec<String>, plan: Plan) -> Result<()> 
     let printed = |which: &Which| {
         let (name, step) = *which;
         let at = cases.iter().position(|(it, _)| *it == name);
-        let of =
-            |told: &Told| at.and_then(|at| told[at].get(step - 1)).cloned().unwrap_or_default();
+        let of = |described: &Descriptions| {
+            at.and_then(|at| described[at].get(step - 1)).cloned().unwrap_or_default()
+        };
         let text = at.and_then(|at| steps(cases[at].1).get(step - 1).cloned()).unwrap_or_default();
         format!("{name}, {step} ({text})\n    Stoa:  {}\n    Linux: {}\n", of(&stoa), of(&linux))
     };
@@ -118,7 +119,7 @@ fn both(cases: Cases, steps: fn(&str) -> Vec<String>, plan: Plan) -> Result<()> 
     assert!(list.is_empty(), "{plan:?}: what Stoa and netfilter do with packets:\n{list}");
     // The scripts test something: much arrives.
     let all = linux.iter().flatten();
-    let arrives = all.clone().filter(|told| *told != stage::NOTHING).count();
+    let arrives = all.clone().filter(|described| *described != stage::NOTHING).count();
     assert!(arrives * 2 > all.count(), "{arrives} packets arrive");
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use serde_json::{Value, json};
 
 use super::ends::{INTERFACE, POOL, PORTS, address};
-use super::view::Teller;
+use super::view::Describer;
 
 const MODULE: &str = "ietf-access-control-list";
 /// The port of servers, by way of which connections begin with cookies.
@@ -33,8 +33,8 @@ pub enum Plan {
 
 impl Plan {
     /// Tells what arrives.
-    pub fn teller(self) -> Teller {
-        Teller::new(self.external(), matches!(self, Self::Pool | Self::Gateways))
+    pub fn describer(self) -> Describer {
+        Describer::new(self.external(), matches!(self, Self::Pool | Self::Gateways))
     }
 
     /// The external address of clients.

@@ -1,4 +1,4 @@
-//! Plays scripts through a router between three hosts, and tells what arrives after each step.
+//! Plays scripts through a router between three hosts, and describes what arrives after each step.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::super::station::{self, Station};
 use super::Plan;
 use super::ends::{address, name};
 use super::script::{Made, Of, Step};
-use super::view::{Arrived, Sent, Teller, payload};
+use super::view::{Arrived, Describer, Sent, payload};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Marks that differ.
@@ -22,24 +22,24 @@ const UDP_HEADER: usize = 8;
 const OF_MARKS: u8 = 250;
 /// A host of each station, for marks.
 const HOSTS: [&str; 3] = ["a", "b", "c"];
-/// Stations whose marks tell, one after the other, that a router has sent all: each one's last packets are behind it,
+/// Stations whose marks show, one after the other, that a router has sent all: each one's last packets are behind it,
 /// and what comes to it is before the mark that comes to it later.
 const AROUND: [usize; 5] = [0, 1, 2, 0, 1];
 /// What stands for no packet.
 pub const NOTHING: &str = "nothing";
 
 /// What arrives in each step of each script.
-pub type Told = Vec<Vec<String>>;
+pub type Descriptions = Vec<Vec<String>>;
 
 struct Run<'a> {
     of: Of,
     steps: &'a [Step],
     sent: Vec<Option<Sent>>,
     arrived: Vec<Vec<Arrived>>,
-    told: Vec<Vec<String>>,
+    described: Vec<Vec<String>>,
     /// Fragments by station, source, destination and identification.
     pieces: BTreeMap<(usize, Vec<u8>), Vec<Vec<u8>>>,
-    teller: Teller,
+    describer: Describer,
 }
 
 /// A router between three stations.
@@ -65,9 +65,9 @@ impl<'a> Stage<'a> {
             steps,
             sent: vec![],
             arrived: vec![],
-            told: vec![],
+            described: vec![],
             pieces: BTreeMap::new(),
-            teller: plan.teller(),
+            describer: plan.describer(),
         };
         Ok(Self {
             stations: [station("host-a")?, station("host-b")?, station("host-c")?],
@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Plays all scripts side by side, step by step.
-    pub fn play(mut self) -> Told {
+    pub fn play(mut self) -> Descriptions {
         // Neighbours are not known yet.
         for from in AROUND {
             self.mark(from, Duration::from_millis(50));
@@ -92,11 +92,11 @@ impl<'a> Stage<'a> {
                 self.mark(from, DEADLINE);
             }
         }
-        let tell = |told: Vec<String>| match told.is_empty() {
+        let join = |described: Vec<String>| match described.is_empty() {
             true => NOTHING.to_owned(),
-            false => told.join("; "),
+            false => described.join("; "),
         };
-        self.runs.into_iter().map(|run| run.told.into_iter().map(tell).collect()).collect()
+        self.runs.into_iter().map(|run| run.described.into_iter().map(join).collect()).collect()
     }
 
     fn send(&mut self, run: usize, step: usize) {
@@ -105,7 +105,7 @@ impl<'a> Stage<'a> {
             return;
         };
         run.arrived.push(vec![]);
-        run.told.push(vec![]);
+        run.described.push(vec![]);
         let Some(Made { station, packet, ends }) = made else {
             run.sent.push(None);
             return;
@@ -181,14 +181,15 @@ impl Run<'_> {
     }
 
     fn note(&mut self, arrived: Arrived) {
-        let (Some(told), Some(all)) = (self.told.last_mut(), self.arrived.last_mut()) else {
+        let (Some(described), Some(all)) = (self.described.last_mut(), self.arrived.last_mut())
+        else {
             return;
         };
         let sent = self.sent.last().and_then(Option::as_ref);
         let place = ["a", "b", "c"][arrived.station];
-        told.push(format!("at {place}: {}", self.teller.tell(&arrived, &self.sent)));
+        described.push(format!("at {place}: {}", self.describer.describe(&arrived, &self.sent)));
         if let Some(sent) = sent {
-            self.teller.note_text(&arrived, sent);
+            self.describer.note_text(&arrived, sent);
         }
         all.push(arrived);
     }

@@ -1,8 +1,8 @@
 //! What has arrived, in words that are the same for all routers that do the same.
 //!
 //! External ports have names in the order of their appearance, `X1`, `X2`, because routers choose them at random.
-//! Likewise, numbers of TCP are told without what a changed text has moved them by, and of a spliced connection from
-//! the cookie on.
+//! Likewise, numbers of TCP are described without what a changed text has moved them by, and of a spliced connection
+//! from the cookie on.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -101,7 +101,7 @@ pub fn announced(arrived: &Arrived) -> Option<End> {
 
 /// Tells what arrives in one script.
 #[derive(Debug, Default)]
-pub struct Teller {
+pub struct Describer {
     /// Whether host-a opens connections by cookies.
     has_cookies: bool,
     /// Whether external ports have limits.
@@ -115,7 +115,7 @@ pub struct Teller {
     external: Option<Ipv4Addr>,
 }
 
-impl Teller {
+impl Describer {
     /// Tells of connections with cookies from host-a if clients have no external address; else of that, and whether its
     /// ports are those of the range.
     pub fn new(external: Option<Ipv4Addr>, has_range: bool) -> Self {
@@ -123,7 +123,7 @@ impl Teller {
     }
 
     /// A packet, which `now` has caused, the last one of those that were sent.
-    pub fn tell(&mut self, arrived: &Arrived, sent: &[Option<Sent>]) -> String {
+    pub fn describe(&mut self, arrived: &Arrived, sent: &[Option<Sent>]) -> String {
         let Ok(view) = ipv4::check(&arrived.packet) else { return "a wrong IPv4 header".into() };
         let (ends, protocol) = ends_of(&arrived.packet);
         let (upper, header) = (view.payload(), view.header());
@@ -141,17 +141,17 @@ impl Teller {
             && source.starts_with("p:")
             && matches!(protocol, protocol::TCP | protocol::UDP)
             && !(PORTS[0]..=PORTS[1]).contains(&ends[0].1);
-        let mut told = format!("{source} > {destination} ");
+        let mut text = format!("{source} > {destination} ");
         let data = payload(protocol, upper);
         let same = sent.last().and_then(Option::as_ref).is_some_and(|it| it.payload == data);
-        told += &match protocol {
+        text += &match protocol {
             protocol::TCP => self.segment(arrived, ends),
             protocol::UDP => format!("udp{}", self.data(data, same, protocol)),
             protocol::ICMP4 => self.icmp(upper, sent, same),
             _ => format!("protocol {protocol}{}", self.data(data, same, protocol)),
         };
         if protocol == protocol::TCP {
-            told += &self.data(data, same, protocol);
+            text += &self.data(data, same, protocol);
         }
         for (is, word) in [
             (is_wrong, " WRONG CHECKSUM".to_owned()),
@@ -163,9 +163,9 @@ impl Teller {
             ),
             (header.dscp_ecn >> 2 != 0, format!(" dscp {}", header.dscp_ecn >> 2)),
         ] {
-            told += if is { &word } else { "" };
+            text += if is { &word } else { "" };
         }
-        told
+        text
     }
 
     /// The name of an end.
@@ -205,11 +205,11 @@ impl Teller {
         if let Some(cookie) = self.cookies.get(&ends) {
             sequence = format!("C+{}", number.wrapping_sub(*cookie));
         }
-        let mut told = format!("{} {sequence}", flags.collect::<String>());
+        let mut text = format!("{} {sequence}", flags.collect::<String>());
         if view.has(tcp::flag::ACK) {
-            told += &format!(" {}", header.acknowledgement.get());
+            text += &format!(" {}", header.acknowledgement.get());
         }
-        told += &format!(" w{}", header.window.get());
+        text += &format!(" w{}", header.window.get());
         let options = SynOptions::of(&view);
         let words = [
             options.segment_size.map(|it| format!("mss {it}")),
@@ -223,7 +223,7 @@ impl Teller {
             }),
         ];
         let words: Vec<String> = words.into_iter().flatten().collect();
-        told + &if words.is_empty() { String::new() } else { format!(" [{}]", words.join(", ")) }
+        text + &if words.is_empty() { String::new() } else { format!(" [{}]", words.join(", ")) }
     }
 
     /// Notes that a text is longer or shorter than it was sent: what follows is moved.
@@ -247,7 +247,7 @@ impl Teller {
     }
 
     fn text(&mut self, text: &str, protocol: u8) -> String {
-        let mut told = text.trim_end().to_owned();
+        let mut named = text.trim_end().to_owned();
         let is_of_list = |it: char| it.is_ascii_digit() || ",.|".contains(it);
         for list in text.split(|it| !is_of_list(it)) {
             let list = list.trim_matches('.');
@@ -264,10 +264,10 @@ impl Teller {
             };
             if let (Ok(address), Ok(port)) = (address.parse(), port) {
                 let end = self.end(protocol, (address, port));
-                told = told.replace(list, &format!("<{end}>"));
+                named = named.replace(list, &format!("<{end}>"));
             }
         }
-        format!(" \"{told}\"")
+        format!(" \"{named}\"")
     }
 
     fn icmp(&mut self, upper: &[u8], sent: &[Option<Sent>], same: bool) -> String {
@@ -317,7 +317,7 @@ impl Teller {
         };
         let pseudo = Pseudo::Ip4 { source: ends[0].0, destination: ends[1].0 };
         let sum = if view.verify(&pseudo).is_ok() { "right" } else { "wrong" };
-        // Numbers that routers choose are not told.
+        // Numbers that routers choose are left out.
         let number = view.header().sequence.get();
         let is_sent = |it: &Option<Sent>| {
             it.as_ref().is_some_and(|it| it.packet.get(24..28) == Some(&number.to_be_bytes()))
