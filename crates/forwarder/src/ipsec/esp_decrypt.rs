@@ -13,17 +13,17 @@ use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::replay_window::Replay;
-use stoa_wire::{esp, ipv4, ipv6, protocol};
+use stoa_wire::{esp, ipv4, ipv6, protocol, udp};
 
 use super::KEEPALIVE;
 use super::association::{Inbound, nonce};
 use super::engines::engines;
 use super::esp_encrypt::Batch;
-use super::outer::Outer;
 use crate::attributes::interface_flags::UP;
 use crate::drops::Drop;
 use crate::shared::Shared;
 use crate::tunnel::congestion;
+use crate::tunnel::outer::OuterIp;
 
 /// The next nodes of inner packets.
 pub const EDGES: &[&str] = &["ip4-input", "ip6-input"];
@@ -87,8 +87,11 @@ impl EspDecrypt {
         }
         let row = vector.arg[lane].checked_sub(1).ok_or(Drop::EspUnknownSpi)?;
         let association = shared.ipsec.inbound(row, reader).ok_or(Drop::EspUnknownSpi)?;
-        let outer = Outer::of(vector.bytes(lane)).ok_or(Drop::EspMalformed)?;
-        let is_of = outer.is_udp == association.is_udp
+        let bytes = vector.bytes(lane);
+        let outer = OuterIp::plain(bytes).or_else(|| OuterIp::any(bytes));
+        let outer = outer.ok_or(Drop::EspMalformed)?;
+        let is_udp = outer.protocol == protocol::UDP;
+        let is_of = is_udp == association.is_udp
             && shared.attributes.vrf_of(vector.rx_if[lane]) == association.vrf;
         if !is_of {
             return Err(Drop::EspUnknownSpi);
@@ -97,7 +100,8 @@ impl EspDecrypt {
             return Err(Drop::InterfaceDown);
         }
         vector.length[lane] = outer.whole;
-        if !vector.advance(lane, outer.header.into()) {
+        let udp = if is_udp { udp::LENGTH as i32 } else { 0 };
+        if !vector.advance(lane, i32::from(outer.behind) + udp) {
             return Err(Drop::EspMalformed);
         }
         let shape = association.shape;

@@ -9,7 +9,6 @@ pub mod association;
 pub mod engines;
 pub mod esp_decrypt;
 pub mod esp_encrypt;
-mod outer;
 pub mod table;
 
 use crate::protocols::LocalPacket;

@@ -16,6 +16,7 @@ mod encapsulate;
 #[allow(unsafe_code)]
 mod encapsulate_avx2;
 pub mod line;
+pub(crate) mod outer;
 pub mod table;
 pub mod too_big;
 pub mod tunnel_input;

@@ -9,9 +9,10 @@ use stoa_engine::vector::{Column, LaneSet, flags, prefetch};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ethernet::ethertype;
 use stoa_wire::gre::GreError;
-use stoa_wire::{gre, ipv4, ipv6, protocol};
+use stoa_wire::{gre, protocol};
 
 use super::congestion;
+use super::outer::OuterIp;
 use crate::attributes::interface_flags::UP;
 use crate::drops::Drop;
 use crate::kernel::Kernel;
@@ -166,40 +167,27 @@ impl Outer {
     /// before has checked its header.
     #[inline(always)]
     fn plain(bytes: &[u8]) -> Option<Self> {
-        let start = bytes.first_chunk::<{ ipv4::LENGTH }>()?;
-        let word = |at: usize| u16::from_be_bytes([start[at], start[at + 1]]);
-        let (behind, protocol, whole, class) = if start[0] == 0x45 {
-            (ipv4::LENGTH, start[9], word(2), start[1])
-        } else if start[0] >> 4 == 6 {
-            let whole = word(4).checked_add(ipv6::LENGTH as u16)?;
-            (ipv6::LENGTH, start[6], whole, congestion::class(start))
-        } else {
-            return None;
-        };
-        let payload = bytes.get(..usize::from(whole))?.get(behind..)?;
+        let OuterIp { class, protocol, behind, whole } = OuterIp::plain(bytes)?;
+        let payload = bytes.get(..usize::from(whole))?.get(behind.into()..)?;
         let (inner, header) = match protocol {
             protocol::IP4 => (Ok(IP4), behind),
             protocol::IP6 => (Ok(IP6), behind),
             protocol::GRE => match payload.first_chunk::<{ gre::LENGTH }>()? {
-                [0, 0, kind @ ..] => (family(u16::from_be_bytes(*kind)), behind + gre::LENGTH),
+                [0, 0, kind @ ..] => {
+                    (family(u16::from_be_bytes(*kind)), behind + gre::LENGTH as u16)
+                }
                 _ => return None,
             },
             _ => return None,
         };
-        Some(Self { class, header: header as u16, whole, inner })
+        Some(Self { class, header, whole, inner })
     }
 
     /// Any packet.
     #[cold]
     fn of(bytes: &[u8]) -> Option<Self> {
-        let (protocol, payload, packet) = if bytes.first()? >> 4 == 4 {
-            let view = ipv4::check(bytes).ok()?;
-            (view.header().protocol, view.payload(), view.packet())
-        } else {
-            let view = ipv6::check(bytes).ok()?;
-            let upper = view.upper().ok()?;
-            (upper.protocol, upper.payload, view.packet())
-        };
+        let OuterIp { class, protocol, behind, whole } = OuterIp::any(bytes)?;
+        let payload = bytes.get(..usize::from(whole))?.get(behind.into()..)?;
         let (inner, rest) = match protocol {
             protocol::IP4 => (Ok(IP4), payload.len()),
             protocol::IP6 => (Ok(IP6), payload.len()),
@@ -208,8 +196,7 @@ impl Outer {
                 Err(cause) => (Err(refusal(cause)), 0),
             },
         };
-        let (class, whole) = (congestion::class(packet), packet.len());
-        Some(Self { class, header: (whole - rest) as u16, whole: whole as u16, inner })
+        Some(Self { class, header: whole - rest as u16, whole, inner })
     }
 }
 
@@ -240,6 +227,7 @@ mod tests {
     use std::sync::OnceLock;
     use stoa_engine::PoolCache;
     use stoa_engine::pool::{HugePages, Pool};
+    use stoa_wire::{ipv4, ipv6};
 
     fn pool() -> &'static Pool {
         static POOL: OnceLock<&'static Pool> = OnceLock::new();

@@ -71,7 +71,7 @@ fn sides_close_one_after_the_other_or_both_at_once() {
 }
 
 /// The source port of a packet with ports.
-fn source_port(packet: &Parsed) -> u16 {
+pub fn source_port(packet: &Parsed) -> u16 {
     let of_tcp = || u16::from_be_bytes([packet.payload[0], packet.payload[1]]);
     packet.ports.map_or_else(of_tcp, |(source, _)| source)
 }
@@ -84,22 +84,28 @@ fn first(is_tcp: bool, from: u8, (to, port): (Ipv4Addr, u16)) -> Vec<u8> {
     }
 }
 
+/// Asserts that the external port of host 1, whose own one host 3 has towards the first of three ends, is the same for
+/// all ends or not, as a mapping is independent or dependent. `first` makes the first packet of a host to an end.
+pub fn assert_depends(
+    setup: Setup,
+    mapping: Mapping,
+    first: impl Fn(u8, (Ipv4Addr, u16)) -> Vec<u8>,
+) {
+    let far = Ipv4Addr::new(198, 51, 100, 9);
+    let mut lab = Lab::new(&setup.paths((far.into(), 32), &[("east", Some(host4(2).into()), 1)]));
+    let ends = [(host4(2), 80), (host4(2), 81), (far, 80)];
+    let sent = passed(&mut lab, 3, &first(3, ends[0]), "east");
+    assert_eq!(source_port(&sent), 5000);
+    let ports = ends.map(|to| source_port(&passed(&mut lab, 1, &first(1, to), "east")));
+    assert_ne!(ports[0], 5000);
+    let others = if mapping == Mapping::EndpointIndependent { ports[0] } else { 5000 };
+    assert_eq!(ports[1..], [others; 2], "{mapping:?}");
+}
+
 #[test]
 fn only_a_dependent_mapping_depends_on_the_other_end() {
-    let far = Ipv4Addr::new(198, 51, 100, 9);
     for (mapping, is_tcp) in BOTH.into_iter().flat_map(|it| [(it, true), (it, false)]) {
-        let setup = translated(policy(mapping));
-        let mut lab =
-            Lab::new(&setup.paths((far.into(), 32), &[("east", Some(host4(2).into()), 1)]));
-        let ends = [(host4(2), 80), (host4(2), 81), (far, 80)];
-        // Host 3 has port 5000 towards the first end.
-        let sent = passed(&mut lab, 3, &first(is_tcp, 3, ends[0]), "east");
-        assert_eq!(source_port(&sent), 5000);
-        let port = |to| source_port(&passed(&mut lab, 1, &first(is_tcp, 1, to), "east"));
-        let ports = ends.map(port);
-        assert_ne!(ports[0], 5000);
-        let others = if mapping == Mapping::EndpointIndependent { ports[0] } else { 5000 };
-        assert_eq!(ports[1..], [others; 2], "{mapping:?}, TCP: {is_tcp}");
+        assert_depends(translated(policy(mapping)), mapping, |from, to| first(is_tcp, from, to));
     }
 }
 

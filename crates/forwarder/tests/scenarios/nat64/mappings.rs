@@ -3,14 +3,10 @@
 use super::*;
 use crate::nat44::{POOL, net};
 use crate::nat44_lifetimes::{BOTH, assert_lives, echo};
+use crate::nat44_tcp::assert_depends;
 
 fn shared(mapping: Mapping) -> NatPolicy {
     NatPolicy { pools: vec![net(POOL, 32)], ..nat64(mapping) }
-}
-
-fn source_port(packet: &Parsed) -> u16 {
-    let of_tcp = || u16::from_be_bytes([packet.payload[0], packet.payload[1]]);
-    packet.ports.map_or_else(of_tcp, |(source, _)| source)
 }
 
 /// The first packet of host `from`, from port 5000.
@@ -24,20 +20,8 @@ fn first(is_tcp: bool, from: u8, (to, port): (Ipv4Addr, u16)) -> Vec<u8> {
 /// An external end belongs to one host, and only mappings of the kind that says so depend on the other end.
 #[test]
 fn only_a_dependent_mapping_depends_on_the_other_end() {
-    let far = Ipv4Addr::new(198, 51, 100, 9);
     for (mapping, is_tcp) in BOTH.into_iter().flat_map(|it| [(it, true), (it, false)]) {
-        let setup = setup(nat64(mapping));
-        let mut lab =
-            Lab::new(&setup.paths((far.into(), 32), &[("east", Some(host4(2).into()), 1)]));
-        let ends = [(host4(2), 80), (host4(2), 81), (far, 80)];
-        // Host 3 has port 5000 towards the first end.
-        let sent = passed(&mut lab, 3, &first(is_tcp, 3, ends[0]), "east");
-        assert_eq!(source_port(&sent), 5000);
-        let port = |to| source_port(&passed(&mut lab, 1, &first(is_tcp, 1, to), "east"));
-        let ports = ends.map(port);
-        assert_ne!(ports[0], 5000);
-        let others = if mapping == Mapping::EndpointIndependent { ports[0] } else { 5000 };
-        assert_eq!(ports[1..], [others; 2], "{mapping:?}, TCP: {is_tcp}");
+        assert_depends(setup(nat64(mapping)), mapping, |from, to| first(is_tcp, from, to));
     }
 }
 
