@@ -1,7 +1,6 @@
 //! The demo: real tools between two hosts that only Stoa connects, then the Linux kernel as the baseline, then
 //! cleanup.
 
-mod collector;
 mod firewall;
 mod live;
 mod record;

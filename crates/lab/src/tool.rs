@@ -102,9 +102,9 @@ impl Tool {
     /// rsyslog's daemon: receives logs.
     pub const RSYSLOGD: Self = Self { program: "rsyslogd", package: "rsyslog", group: "test" };
     /// nfdump's collector.
-    pub const NFCAPD: Self = Self { program: "nfcapd", package: "nfdump", group: "test" };
+    pub const NFCAPD: Self = Self { program: "nfcapd", package: "nfdump", group: "run" };
     /// nfdump: prints what nfcapd has written.
-    pub const NFDUMP: Self = Self { program: "nfdump", package: "nfdump", group: "test" };
+    pub const NFDUMP: Self = Self { program: "nfdump", package: "nfdump", group: "run" };
     /// pmacct's collector.
     pub const NFACCTD: Self = Self { program: "nfacctd", package: "pmacct", group: "test" };
     /// libnatpmp's client of NAT-PMP.

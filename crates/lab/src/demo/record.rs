@@ -1,13 +1,12 @@
-//! The step of the demo with a record of a translated flow, which Stoa exports by IPFIX, at a collector: nfcapd and
-//! nfdump, or one of the demo's own where they are not installed.
+//! The step of the demo with a record of a translated flow, which Stoa exports by IPFIX, at a collector: nfcapd, whose
+//! files nfdump reads.
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::collector::{FlowRecord, receive};
 use super::steps::Outcome;
 use crate::measure::{Load, iperf};
 use crate::{Background, Host, LabError, Namespace, Result, Router, Scratch, Tool};
@@ -17,10 +16,19 @@ const PORT: u16 = 4739;
 /// How long a program may take to listen.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What receives records, in the namespace of the router.
-enum Collector {
-    Nfcapd(Scratch, Background),
-    Own(UdpSocket),
+/// A translated flow as its collector has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FlowRecord {
+    /// Address and port of the host that has begun it, inside.
+    inside: (Ipv4Addr, u16),
+    /// The same outside.
+    outside: (Ipv4Addr, u16),
+    /// Address and port of the other end.
+    remote: (Ipv4Addr, u16),
+    /// Packets of both directions.
+    packets: u64,
+    /// Bytes of both directions.
+    bytes: u64,
 }
 
 /// Exports the flows of a download to a collector, and shows the largest one as the collector has it.
@@ -34,7 +42,8 @@ pub(crate) fn exported(
     [a, b]: [&Host; 2],
     all: &Value,
 ) -> Result<Outcome> {
-    let collector = Collector::start(namespace)?;
+    let scratch = Scratch::new()?;
+    let nfcapd = collector(namespace, scratch.path())?;
     let mut exporting = all.clone();
     exporting["stoa-ipfix:ipfix"] =
         json!({ "collector": [{ "name": "demo", "address": ADDRESS, "port": PORT }] });
@@ -48,13 +57,15 @@ pub(crate) fn exported(
     if !off.success() {
         return Ok(Err(off.stderr.trim().to_owned()));
     }
-    let (name, records) = collector.end()?;
+    // It writes its file when it ends.
+    nfcapd.stop()?;
+    let records = by_nfdump(scratch.path())?;
     let Some(it) = records.iter().max_by_key(|it| it.bytes) else {
-        return Ok(Err(format!("{name} has no record of a translated flow")));
+        return Ok(Err("nfdump has no record of a translated flow".to_owned()));
     };
     let end = |(address, port): (Ipv4Addr, u16)| format!("{address}:{port}");
     let printed = format!(
-        "{name} has {} as {} -> {}: {} packets, {:.1} MB",
+        "nfdump has {} as {} -> {}: {} packets, {:.1} MB",
         end(it.inside),
         end(it.outside),
         end(it.remote),
@@ -69,35 +80,13 @@ pub(crate) fn exported(
     Ok(if is_whole { Ok(printed) } else { Err(printed) })
 }
 
-impl Collector {
-    fn start(namespace: &Namespace) -> Result<Self> {
-        if Tool::NFCAPD.find().and(Tool::NFDUMP.find()).is_err() {
-            let socket = namespace.enter(|| UdpSocket::bind((ADDRESS, PORT)))?;
-            return socket.map(Self::Own).map_err(|error| LabError::system("open a socket", error));
-        }
-        let scratch = Scratch::new()?;
-        let (folder, port) = (scratch.path().display().to_string(), PORT.to_string());
-        let arguments = ["-w", &folder, "-b", ADDRESS, "-p", &port];
-        let nfcapd = namespace.command(Tool::NFCAPD)?.args(arguments).spawn()?;
-        nfcapd.wait_for("Startup", DEADLINE)?;
-        Ok(Self::Nfcapd(scratch, nfcapd))
-    }
-
-    /// Ends it; its name and the records of translated flows that it has.
-    fn end(self) -> Result<(&'static str, Vec<FlowRecord>)> {
-        match self {
-            Self::Nfcapd(scratch, nfcapd) => {
-                // It writes its file when it ends.
-                nfcapd.stop()?;
-                Ok(("nfdump", by_nfdump(scratch.path())?))
-            }
-            Self::Own(socket) => {
-                let records = receive(&socket);
-                let records = records.map_err(|error| LabError::system("receive", error))?;
-                Ok(("the demo's own collector (nfdump is not installed)", records))
-            }
-        }
-    }
+/// Starts nfcapd in the namespace of the router; it writes to a folder.
+fn collector(namespace: &Namespace, folder: &Path) -> Result<Background> {
+    let (folder, port) = (folder.display().to_string(), PORT.to_string());
+    let arguments = ["-w", &folder, "-b", ADDRESS, "-p", &port];
+    let nfcapd = namespace.command(Tool::NFCAPD)?.args(arguments).spawn()?;
+    nfcapd.wait_for("Startup", DEADLINE)?;
+    Ok(nfcapd)
 }
 
 /// The translated flows in the files of a folder.
