@@ -112,8 +112,8 @@ pub struct Session {
     pub class: Vec<Vec<u8>>,
     /// Seconds between reports to RADIUS servers; `None`: as configured.
     pub interim_s: Option<u32>,
-    /// What this router has counted; it had another name before there were partners.
-    #[serde(alias = "total", default)]
+    /// What this router has counted.
+    #[serde(default)]
     pub(super) here: Volume,
     /// What former forwarders have counted of it.
     pub(super) former: Volume,
