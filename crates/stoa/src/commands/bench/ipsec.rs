@@ -93,7 +93,7 @@ fn text(figures: &Figures) -> String {
             plural(figures.workers, "worker"),
         ),
         format!("{:>9.1} cycles per packet in the node of ESP", figures.cycles_per_packet),
-        format!("{:>9.1} cycles per packet on the whole way", figures.path_cycles),
+        format!("{:>9.1} cycles per packet on the whole path", figures.path_cycles),
         format!("{:>9.1} Gbit/s of inner packets, by these cycles", figures.gbps),
     ];
     if let Some(bytes) = figures.bytes_per_tunnel {
