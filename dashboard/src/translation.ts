@@ -1,4 +1,5 @@
 // Address translation: types, reads, and words.
+import { withoutModule } from "./data_path";
 import { count, counted, number } from "./figures";
 import { get } from "./protocols";
 import { call } from "./server";
@@ -134,8 +135,6 @@ export async function nat(signal: AbortSignal): Promise<Nat> {
 export const findTranslations = (prefix: string, isLeased: boolean): Promise<Translations> =>
   call<Translations>("stoa-nat:find-translations", { limit: ROWS, ...(prefix && { prefix }), ...(isLeased && { leased: true }) });
 
-const withoutModule = (name: string): string => name.replace(/^.*:/, "");
-
 /** The kind of an instance, as the guide names it. */
 export function kindOf(instance: Instance): string {
   const names: Record<string, string> = { "basic-nat44": "NAT44, 1:1", nat64: "NAT64", siit: "SIIT", eam: "SIIT", nptv6: "NPTv6" };
@@ -154,24 +153,37 @@ export interface PolicyRow {
 export const policiesOf = (all: Nat): PolicyRow[] =>
   (all.instances?.instance ?? []).filter((it) => !isStateless(it)).flatMap((instance) => (instance.policy ?? []).map((policy) => ({ instance, policy })));
 
+/** The pools of external addresses of a policy; none: it translates to the address of its interface. */
+const poolsOf = ({ policy }: PolicyRow): string[] =>
+  (policy["external-ip-address-pool"] ?? []).flatMap((pool) => pool["external-ip-pool"] ?? []);
+
+/** External ports of a policy; without a range the defaults of docs/guide/nat44.md. */
+function rangeSize({ policy }: PolicyRow): number {
+  const range = policy["port-set-restrict"];
+  return (range?.["end-port-number"] ?? 65_535) - (range?.["start-port-number"] ?? 1_024) + 1;
+}
+
 const numberOf = (address: string): number => address.split(".").reduce((sum, part) => 256 * sum + Number(part), 0);
 
-/** The ports of an external address, of each protocol: those of the first policy whose pool has it. */
-export function portsAt(all: Nat, address: string): number {
+/**
+ * The ports of an external address, of each protocol: those of the policies whose pools have it. Undefined: not known,
+ * as with masquerade. The router reports no policy of an address, so that one in no pool may be of any policy, and
+ * policies with different ranges of ports may share a pool.
+ */
+export function portsAt(all: Nat, address: string): number | undefined {
   const has = (pool: string): boolean => {
     const [network = "", length = "32"] = pool.split("/");
     const size = 2 ** (32 - Number(length));
     return Math.floor(numberOf(network) / size) === Math.floor(numberOf(address) / size);
   };
-  const pools = (row: PolicyRow): string[] => (row.policy["external-ip-address-pool"] ?? []).flatMap((pool) => pool["external-ip-pool"] ?? []);
-  const range = policiesOf(all).find((row) => pools(row).some(has))?.policy["port-set-restrict"];
-  return (range?.["end-port-number"] ?? 65_535) - (range?.["start-port-number"] ?? 1_024) + 1;
+  const sizes = new Set(policiesOf(all).filter((row) => poolsOf(row).some(has)).map(rangeSize));
+  return sizes.size === 1 ? [...sizes][0] : undefined;
 }
 
 /** The external addresses of a policy in words. */
-export function externalOf({ instance, policy }: PolicyRow): string[] {
-  if (withoutModule(instance.type ?? "") === "basic-nat44") return ["those of static mappings"];
-  const pools = (policy["external-ip-address-pool"] ?? []).flatMap((pool) => pool["external-ip-pool"] ?? []);
+export function externalOf(row: PolicyRow): string[] {
+  if (withoutModule(row.instance.type ?? "") === "basic-nat44") return ["those of static mappings"];
+  const pools = poolsOf(row);
   return pools.length > 0 ? pools : ["the address of the interface"];
 }
 

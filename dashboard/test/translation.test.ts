@@ -53,7 +53,17 @@ test("translation without flows is one row for each instance", () => {
 test("ports are counted and joined", () => {
   const pool = { "external-ip-address-pool": [{ "external-ip-pool": "203.0.113.64/30" }], "port-set-restrict": { "start-port-number": 20_000, "end-port-number": 20_999 } };
   const restricted: Nat = { instances: { instance: [{ id: 1, policy: [{ id: 1, ...pool }] }] } };
-  assert.deepEqual([portsAt(restricted, "203.0.113.67"), portsAt(restricted, "203.0.113.68"), portsAt(all, "203.0.113.17")], [1_000, 64_512, 64_512]);
+  assert.deepEqual([67, 68].map((last) => portsAt(restricted, `203.0.113.${last}`)), [1_000, undefined]);
+  assert.equal(portsAt(all, "203.0.113.17"), 64_512);
+  // Masquerade with a range: which policy an address in no pool is of is not known.
+  const range = { "port-set-restrict": { "start-port-number": 1_024, "end-port-number": 32_767 } };
+  const masquerade: Nat = { instances: { instance: [{ id: 1, policy: [{ id: 1, ...range }, { id: 2 }] }] } };
+  assert.equal(portsAt(masquerade, "198.51.100.1"), undefined);
+  // Two policies share a pool: the ports are known where both have as many.
+  const shared = (other: object): Nat => {
+    return { instances: { instance: [{ id: 1, policy: [{ id: 1, ...pool }, { id: 2, ...pool, ...other }] }] } };
+  };
+  assert.deepEqual([portsAt(shared({}), "203.0.113.65"), portsAt(shared(range), "203.0.113.65")], [1_000, undefined]);
   const address = { address: "203.0.113.1", "active-flows": "9", "active-mappings": "0" };
   assert.deepEqual([portsInUse(address), portsInUse({ ...address, "active-mappings": "4" })], [9, 4]);
   const set = (last: number, first: number) => ({ "external-address": `203.0.113.${last}`, "first-port": first, "last-port": first + 511 });

@@ -150,12 +150,14 @@ function Addresses({ all, found }: { all: Nat; found: Translations }): JSX.Eleme
       right: true,
       show: (it) => {
         const [used, ports] = [portsInUse(it), portsAt(all, it.address)];
+        if (ports === undefined) return count(used);
         return <Bar share={used / ports} words={`${count(used)} of ${count(ports)}`} label={`Ports of ${it.address}`} isBelow />;
       },
     },
   ];
+  const words = "ports in use by all protocols; for addresses of pools, of those that each protocol has";
   return (
-    <Card title="External addresses" note={`${count(number(found["used-addresses"]))} in use; ports of all protocols beside those that each has`}>
+    <Card title="External addresses" note={`${count(number(found["used-addresses"]))} in use; ${words}`}>
       <Table caption="External addresses" columns={columns} rows={list} mark={(it) => `${it.vrf} ${it.address}`} none="" isShort />
     </Card>
   );
