@@ -19,8 +19,11 @@ const LONGEST_MS = 8_000;
 /** Whether the page is hidden. */
 const isHidden = (): boolean => document.visibilityState === "hidden";
 
-/** Time between two requests, in times that the router took to answer: one that takes long is sent less often. */
-const REST = 4;
+/**
+ * Time between two requests, in times that the router took to answer: one that takes long is sent less often. A page
+ * has up to two such requests. Each keeps the router busy for at most a tenth of the time: both for a fifth.
+ */
+const REST = 9;
 
 /**
  * Calls `look` every `period_ms` while the page is visible; 0: once, and when `again` is called. New `keys` start
