@@ -1,4 +1,5 @@
 // Access lists and zones: types, reads, and rules in words.
+import { withoutModule } from "./data_path";
 import { number } from "./figures";
 import { PROTOCOLS } from "./policy_rule";
 import { get } from "./protocols";
@@ -78,6 +79,9 @@ export interface AccessLists {
   "stoa-acl:unmatched"?: { family: "ipv4" | "ipv6"; acls: string; packets?: string; octets?: string }[];
 }
 
+/** Half-open connections from which on a zone sends SYN cookies; the default is that of yang/stoa-acl.yang. */
+export const thresholdOf = (zone: Zone): number => zone["syn-cookies"]?.threshold ?? 1_000;
+
 const ACLS = "ietf-access-control-list:acls";
 
 /** All lists with their counters, without the number of flows, which takes longer. */
@@ -85,8 +89,6 @@ export async function accessLists(signal: AbortSignal): Promise<AccessLists> {
   const fields = encodeURIComponent("acl;attachment-points;stoa-acl:zones;stoa-acl:zone-pairs;stoa-acl:unmatched");
   return (await get<AccessLists>(`${ACLS}?fields=${fields}`, ACLS, signal)) ?? {};
 }
-
-const withoutModule = (name: string): string => name.replace(/^.*:/, "");
 
 /** The families of the packets that a list is for. */
 export function familiesOf(list: AccessList): ("ipv4" | "ipv6")[] {

@@ -100,7 +100,7 @@ export async function vrfNames(signal: AbortSignal): Promise<string[]> {
   return (found?.vrf ?? []).map((vrf) => vrf.name);
 }
 
-/** The states in the order of a connection. */
+/** The states in the order of a connection: those of crates/api/src/flow.rs, as a test checks. */
 export const STATES = [
   "tcp-opening",
   "tcp-established",

@@ -1,6 +1,17 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { type AccessLists, type Ace, besides, conditions, countersOf, forwarding, places, placesOf } from "../src/access_lists";
+import {
+  type AccessLists,
+  type Ace,
+  besides,
+  conditions,
+  countersOf,
+  forwarding,
+  places,
+  placesOf,
+  thresholdOf,
+} from "../src/access_lists";
 import { familyWords, isNever, lastHit, selected } from "../src/pages/rules";
 
 const accept = "ietf-access-control-list:accept";
@@ -75,4 +86,11 @@ test("rules are searched, and those that never matched", () => {
   assert.equal(lastHit(web, Date.parse("2026-01-01T10:00:01Z")), "now");
   assert.ok(!isNever(web) && isNever(rest) && !isNever({ name: "without statistics" }));
   assert.deepEqual([...countersOf(all).values()], [7, 0]);
+});
+
+test("the default threshold of SYN cookies is that of the module", () => {
+  const module = readFileSync("../yang/stoa-acl.yang", "utf8");
+  const [, threshold] = /leaf threshold \{[^}]*\}[^}]*default "(\d+)"/.exec(module) ?? [];
+  assert.equal(thresholdOf({ name: "outside" }), Number(threshold));
+  assert.equal(thresholdOf({ name: "outside", "syn-cookies": { threshold: 0 } }), 0);
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { type Flow, byState, countersOf, end, ends, flowKey, inputOf, sumOf, talkers } from "../src/flows";
+import { type Flow, STATES, byState, countersOf, end, ends, flowKey, inputOf, sumOf, talkers } from "../src/flows";
 import { complaint, endsIn, moodOf, searchLink, searchOf, stateWords } from "../src/pages/flows";
 
 const flow: Flow = {
@@ -45,6 +46,12 @@ test("a state has a mood and the time that is left", () => {
   const suspended = { ...flow, suspended: true };
   assert.deepEqual([moodOf(suspended), stateWords(suspended)], ["warn", "established, suspended"]);
   assert.deepEqual([moodOf({ ...flow, state: "tcp-reset" }), moodOf({ ...flow, state: "udp-new" })], ["bad", "idle"]);
+});
+
+test("the states are those of the router", () => {
+  const source = readFileSync("../crates/api/src/flow.rs", "utf8");
+  const [, listed = ""] = /pub const STATES[^=]*=\s*\[([^\]]*)\]/.exec(source) ?? [];
+  assert.deepEqual(STATES, [...listed.matchAll(/"([^"]+)"/g)].map(([, name]) => name));
 });
 
 test("families are added up by state", () => {

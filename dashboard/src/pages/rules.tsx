@@ -17,6 +17,7 @@ import {
   places,
   placesOf,
   ruleKey,
+  thresholdOf,
 } from "../access_lists";
 import { useCell } from "../cell";
 import { bytes, count, counted, number, packetRate, roughDuration } from "../figures";
@@ -146,7 +147,7 @@ const ZONE_COLUMNS: Column<Zone>[] = [
     show: (it) => {
       const state = it["syn-cookies-state"];
       if (!it["syn-cookies"]) return <span class="note">not configured</span>;
-      const words = `${count(state?.["half-open"] ?? 0)} half open of ${count(it["syn-cookies"].threshold ?? 1000)}`;
+      const words = `${count(state?.["half-open"] ?? 0)} half open of ${count(thresholdOf(it))}`;
       return <State mood={state?.active ? "warn" : "good"}>{state?.active ? `on: ${words}` : `ready: ${words}`}</State>;
     },
   },
