@@ -8,7 +8,7 @@ const ACCEPT: &str = "ietf-access-control-list:accept";
 /// The lists: what hosts inside begin, and what comes in.
 const OUT: &str = "out";
 const IN: &str = "in";
-/// The first and last policy: with port sets for subscribers, and of NAT64.
+/// Numbers of the instances of NAT: the one with port sets for subscribers, and NAT64.
 const CGN: u64 = 1;
 const NAT64: u64 = 64;
 
