@@ -193,6 +193,15 @@ fn explain(testbed: &Testbed, error: LabError) -> LabError {
     error
 }
 
+/// Waits until the router shows all that the traffic uses: otherwise nothing would be missed in the end.
+fn all_use_is_seen(testbed: &Testbed) -> Result<()> {
+    wait_until("the router shows what is in use", RECOVERY, || {
+        let unseen = in_use::unseen(&testbed.first).map_err(|error| error.to_string())?;
+        if unseen.is_empty() { Ok(()) } else { Err(unseen.join("; ")) }
+    })
+    .map_err(|error| explain(testbed, error))
+}
+
 /// Waits until flows hold nothing in the router but for so many announcements; says how long that took.
 fn nothing_in_use(testbed: &Testbed, announced: u64) -> Result<Duration> {
     let began = Instant::now();
@@ -277,6 +286,7 @@ fn the_router_survives_all_faults_at_once() -> Result<()> {
     testbed.start_traffic(seed)?;
     all_flow(&testbed)?;
     println!("in use: {}", in_use::of(&testbed.first, 0)?.join("; "));
+    all_use_is_seen(&testbed)?;
     let mut log = EventLog { began: Instant::now(), events: 0 };
     let mut steady = None;
     while log.began.elapsed() < length {
