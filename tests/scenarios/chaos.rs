@@ -314,9 +314,12 @@ fn end_subscribers(testbed: &mut Testbed) -> Result<u64> {
     let counted = subscribers.end()?;
     println!("subscribers: {counted}");
     assert_eq!(counted["corrupt"], 0, "{counted}");
-    // Answers that were under way when flows were cleared may meet the next one at their port.
+    // Answers that were under way when flows were cleared, or a forwarder was killed, may meet the next flow at their
+    // port. Of up to 5,000 datagrams a second, 50 are under way within 10 ms; three runs with 100,000 flows and hundreds
+    // of events had 0, 0 and 5. Two flows that share a port have more: one in each period.
     let strays = counted["strays"].as_u64().unwrap_or(u64::MAX);
-    assert!(strays <= testbed.shape.size.flows, "answers to others: {counted}");
+    let expected = (testbed.shape.size.flows / 100).max(50);
+    assert!(strays <= expected, "more than {expected} answers to others: {counted}");
     Ok(counted["abandoned"].as_u64().unwrap_or(0))
 }
 
