@@ -37,7 +37,7 @@ const TRANSLATION: &[Difference] = &[
     ),
     of(
         "A second client with a protocol without ports, to the same host",
-        ["hears ICMP 3/13", "hears nothing", "It would wait for a timeout."],
+        ["gets ICMP 3/13", "gets nothing", "It would wait for a timeout."],
         &[("one host for a protocol", &[2])],
     ),
     of(
@@ -108,8 +108,8 @@ const WITH_INTERFACE: &[Difference] = &[
     of(
         "TCP to the external address, without a mapping",
         [
-            "hears nothing",
-            "hears a reset",
+            "gets nothing",
+            "gets a reset",
             "It is for the router, which has no host interface here: no Linux that would answer.",
         ],
         &[("nobody has asked", &[4, 5])],
