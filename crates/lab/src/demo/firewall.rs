@@ -57,7 +57,7 @@ pub(crate) fn steps(report: &mut Report, topology: &Topology, router: &Router, m
     let is_on = report.step("stateful rule", loaded(router, &all, || only_one_way(a, b)));
     all["ietf-nat:nat"] = masquerade(&outside);
     if is_on && report.step("NAT44", loaded(router, &all, || translated(router, a, b))) {
-        report.step("flow", shown(router, a));
+        report.step("flow of the ping", shown(router, a));
         let exported = record::exported((router, topology.router()), [a, b], &all);
         report.step("flow record by IPFIX", outcome(exported));
     }
