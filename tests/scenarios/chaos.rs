@@ -315,8 +315,8 @@ fn end_subscribers(testbed: &mut Testbed) -> Result<u64> {
     println!("subscribers: {counted}");
     assert_eq!(counted["corrupt"], 0, "{counted}");
     // Answers that were under way when flows were cleared, or a forwarder was killed, may meet the next flow at their
-    // port. Of up to 5,000 datagrams a second, 50 are under way within 10 ms; three runs with 100,000 flows and hundreds
-    // of events had 0, 0 and 5. Two flows that share a port have more: one in each period.
+    // port. Of up to 5,000 datagrams a second, 50 are under way within 10 ms; three runs with 100,000 flows and
+    // hundreds of events had 0, 0 and 5. Flows that share ports have more: one each in every period.
     let strays = counted["strays"].as_u64().unwrap_or(u64::MAX);
     let expected = (testbed.shape.size.flows / 100).max(50);
     assert!(strays <= expected, "more than {expected} answers to others: {counted}");
