@@ -332,6 +332,15 @@ fn mappings(lab: &mut Lab) -> usize {
     lab.state().nat_mappings(&v1::NatMappingFilter::default()).len()
 }
 
+/// The control thread removes mappings that nothing uses.
+fn await_no_mapping(lab: &mut Lab) {
+    let deadline = Instant::now() + LONG;
+    while mappings(lab) > 0 {
+        assert!(Instant::now() < deadline);
+        lab.pass_time(Duration::from_secs(1));
+    }
+}
+
 /// RFC 7857 section 7: otherwise a packet every few minutes would keep a mapping for ever.
 #[test]
 fn what_rules_refuse_keeps_no_mapping() {
@@ -345,11 +354,26 @@ fn what_rules_refuse_keeps_no_mapping() {
     skip(&mut lab, 200);
     let other = udp_ports(Ipv4Addr::new(10, 0, 2, 9), POOL, (99, 4000), b"hello");
     refused(&mut lab, 2, &other, "acl-output");
+    // Of several in one burst, each would be a further packet of the flow that the first one has begun.
+    lab.send("east", vec![packet_from(2, &other); 3]);
+    lab.assert_dropped(&[("acl-output", 3)]);
+    lab.assert_silent();
     skip(&mut lab, 110);
     await_flows(&mut lab, 0);
-    let deadline = Instant::now() + LONG;
-    while mappings(&mut lab) > 0 {
-        assert!(Instant::now() < deadline);
-        lab.pass_time(Duration::from_secs(1));
-    }
+    await_no_mapping(&mut lab);
+}
+
+#[test]
+fn what_rules_refuse_takes_no_port() {
+    let setup = list(
+        translated(shared(Mapping::EndpointIndependent)),
+        "out",
+        &[("none", all(Action::Drop))],
+    );
+    let mut lab = Lab::new(&output(setup, "east", &["out"]));
+    lab.send("west", vec![packet_from(1, &ask(4000)); 3]);
+    lab.assert_dropped(&[("acl-output", 3)]);
+    lab.assert_silent();
+    await_flows(&mut lab, 0);
+    await_no_mapping(&mut lab);
 }

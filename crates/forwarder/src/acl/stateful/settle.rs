@@ -200,7 +200,9 @@ fn admitted(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, rule: Tracks)
 fn pass(task: &Task<'_>, side: &mut Side, judged: &Judged<'_>, found: Match) {
     if task.place.is_last() {
         side.pass_output(found, task.policy.epoch, judged.now);
-    } else if !task.place.is_to_router() {
+    } else if task.place.is_to_router() {
+        side.pass_to_router(found);
+    } else {
         side.pass_pair(found, task.policy.epoch);
     }
 }

@@ -10,6 +10,7 @@ use stoa_tables::flow_table::{
 use super::limited::half_open_to;
 use super::pieces::Passed;
 use super::spliced::SPLICED;
+use super::verdict::CONFIRMED;
 use super::{Admission, Opened, SUSPENDED, Seen, Side};
 use crate::flow::alg::{AlgFlow, Calls};
 use crate::flow::fields::Kind;
@@ -189,13 +190,11 @@ impl Side {
     }
 
     /// Rules without state have refused a packet of an own flow. They decide about each packet, so that the flow goes
-    /// on, but for one that this very packet has begun before they were asked: nobody outside makes or keeps a mapping
-    /// by what is refused (RFC 7857 section 7). Input lists are asked before anything begins.
+    /// on, but for one that was begun before they were asked, and of which they have let no packet pass: nobody outside
+    /// makes or keeps a mapping by what is refused (RFC 7857 section 7). Input lists are asked before anything begins.
     #[cold]
     pub fn end_refused(&mut self, id: u32, is_input: bool) {
-        let flow = self.reader.entry(id);
-        let packets = [Direction::Original, Direction::Reply].map(|it| flow.counters(it).packets);
-        if !is_input && packets == [1, 0] {
+        if !is_input && self.reader.entry(id).flags() & CONFIRMED == 0 {
             self.remove(id);
         }
     }

@@ -18,8 +18,9 @@ use crate::flow::tcp::{Direction, Tcp};
 use crate::flow::timeouts::Class;
 use crate::ipfix::EndReason;
 
-/// The flag of a flow of which a packet has passed the lists of its output, or that none of them concerns.
-const CONFIRMED: u8 = 1;
+/// The flag of a flow of which a packet has passed the lists of its output, by the rules of any epoch, or that none of
+/// them concerns.
+pub(super) const CONFIRMED: u8 = 1;
 /// The flag of a flow that the rules of now do not keep.
 pub const SUSPENDED: u8 = 2;
 /// The flag of a flow that an input has admitted, and about which the output decides by the next packet.
@@ -104,13 +105,24 @@ impl Side {
             return;
         };
         let flow = self.owner.entry(id);
-        let flags = flow.flags();
-        if flow.epoch() != epoch || flags & SUSPENDED != 0 {
-            return self.suspend(id);
+        let flags = flow.flags() | CONFIRMED;
+        let is_kept = flow.epoch() == epoch && flags & SUSPENDED == 0;
+        if is_kept {
+            flow.refresh(now.tick);
         }
-        flow.refresh(now.tick);
         // It is own and live.
-        let _ = self.owner.set_flags(id, flags & !PENDING | CONFIRMED);
+        let _ =
+            self.owner.set_flags(id, if is_kept { flags & !PENDING } else { flags | SUSPENDED });
+    }
+
+    /// A packet of an own flow to the router itself has passed the pair of its zones, the last rules for it. It keeps no
+    /// flow; of one that rules do not keep, it is one that has passed.
+    pub fn pass_to_router(&mut self, found: Match) {
+        let Some(id) = found.id() else { return };
+        let flags = self.owner.entry(id).flags();
+        if flags & SUSPENDED != 0 {
+            let _ = self.owner.set_flags(id, flags | CONFIRMED);
+        }
     }
 
     /// A packet in the original direction has passed the pair of its zones: of an own flow, later fragments may.
