@@ -15,7 +15,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -28,7 +27,8 @@ use super::column::Packets;
 use super::fields::{self, Kind, Place};
 use super::flows::ticks;
 use super::fragments::held::{Held, Of};
-use super::fragments::{Fate, Fragments, Key, Piece, Refusal};
+use super::fragments::{Fate, Fragments, Key, PACKETS, PACKETS_OF_SOURCE, Piece, Refusal};
+use super::random::random;
 use super::tracker::{Seen, part};
 use crate::acl::flow_vrf;
 use crate::drops::Drop;
@@ -40,9 +40,6 @@ pub const EDGES4: &[&str] = &["ip4-acl-input"];
 pub const EDGES6: &[&str] = &["ip6-acl-input"];
 const FLOWS: u16 = 0;
 
-/// Packets of which fragments are missing, of one worker and family, and those of one source.
-const PACKETS: usize = 512;
-const OF_SOURCE: u16 = 128;
 /// Milliseconds that a packet is remembered. A source may use an identification again within seconds (RFC 6864).
 const LIFETIME_MS: u64 = 6_000;
 /// Milliseconds for which a fragment waits for the first one of its packet.
@@ -194,9 +191,7 @@ fn most(pool: &Pool, workers: usize) -> [usize; 2] {
 
 impl FragmentOrder {
     fn new(shared: &Arc<Shared>, packets: Packets, counter: usize) -> Self {
-        let state = RandomState::new();
-        let seed = [0, 1].map(|at: u64| if cfg!(fuzzing) { at } else { state.hash_one(at) });
-        let (order, clock, homes) = (Order::new(seed), Clock::default(), Column::of(0));
+        let (order, clock, homes) = (Order::new(random()), Clock::default(), Column::of(0));
         Self { shared: shared.clone(), packets, counter, order, clock, homes }
     }
 
@@ -269,7 +264,7 @@ struct Order<T> {
 
 impl<T> Order<T> {
     fn new(seed: [u64; 2]) -> Self {
-        let packets = Fragments::new(PACKETS, OF_SOURCE, LIFETIME_MS, seed);
+        let packets = Fragments::new(PACKETS, PACKETS_OF_SOURCE, LIFETIME_MS, seed);
         let packets = packets.with_patience(PATIENCE_MS);
         let held = Held::new(WAITING, WAITING_OF_SOURCE, packets.capacity());
         Self { packets, held }
@@ -293,8 +288,8 @@ impl<T> Order<T> {
         if piece.start == 0 {
             return match packets.first(key, piece, (), now) {
                 // Those of another packet, whose entry this one has got, or those of its own.
-                Ok(first) => {
-                    free(first.entry, held);
+                Ok(entry) => {
+                    free(entry, held);
                     Decision::Pass
                 }
                 Err(refusal) => match self.refused(key, refusal) {

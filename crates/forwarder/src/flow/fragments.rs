@@ -22,11 +22,16 @@ use entry::{Entry, State};
 
 /// Entries of which one is chosen for a key.
 const WAYS: usize = 8;
-/// Gaps that a packet may have at a time, and one: each fragment that arrives out of order makes one.
-const RANGES: usize = 16;
+/// Gaps that a packet may have at a time, and one: each fragment that arrives out of order makes one. The longest packet
+/// on Ethernet has no more, in whatever order its 45 fragments come.
+const RANGES: usize = 24;
 /// Packets that may wait for one first fragment: those of the longest packet on Ethernet, 65,535 bytes, are 45.
 pub const WAITING_MAX: u8 = 64;
-/// The part of the lifetime for which a complete entry remains: 2 of 60 seconds.
+/// Packets of which fragments are missing, of one worker and family.
+pub const PACKETS: usize = 512;
+/// The same of one source.
+pub const PACKETS_OF_SOURCE: u16 = 128;
+/// The part of the lifetime for which a complete entry remains: 0.2 of 6 seconds.
 const COMPLETE_PART: u64 = 30;
 
 /// What identifies the fragments of a packet (RFC 791, RFC 8200 section 4.5).
@@ -72,21 +77,11 @@ pub enum Fate<V> {
     Drop(Refusal),
 }
 
-/// What became of a first fragment that was not dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct First {
-    /// The number of the entry.
-    pub entry: u32,
-    /// Packets that wait for it: to be sent now.
-    pub waiting: u8,
-    /// The entry is new: packets kept by this number before are of another packet.
-    pub is_new: bool,
-}
-
 /// Why a fragment is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// It repeats or overlaps what has passed, or its packet had an overlap.
+    /// It repeats or overlaps what has passed, or its packet had an overlap, or is a first fragment before too many
+    /// gaps to tell.
     Overlap,
     /// It is empty, beyond 65,535 bytes, or beyond the last one.
     BadRange,
@@ -151,17 +146,29 @@ impl<V: Copy> Fragments<V> {
         self.len() == 0
     }
 
-    /// A first fragment, about which `value` was decided.
+    /// A first fragment, about which `value` was decided. Returns the number of its entry: packets kept by this number
+    /// wait for it no more, or are of another packet.
     ///
     /// # Errors
     /// It is to be dropped.
-    pub fn first(&mut self, key: &Key, piece: Piece, value: V, now: u64) -> Result<First, Refusal> {
-        let (at, is_new) = self.enter(key, piece, now)?;
-        let entry = &mut self.entries[at];
-        let waiting = if let State::Waiting(count) = entry.state { count } else { 0 };
-        entry.state = State::Known(value);
+    pub fn first(&mut self, key: &Key, piece: Piece, value: V, now: u64) -> Result<u32, Refusal> {
+        let (at, _) = self.enter(key, piece, now)?;
+        self.entries[at].state = State::Known(value);
         self.complete(at, now);
-        Ok(First { entry: at as u32, waiting, is_new })
+        Ok(at as u32)
+    }
+
+    /// Forgets a packet.
+    pub fn forget(&mut self, key: &Key) {
+        if let Some(at) = self.find(self.start_of(self.hash(key).1), key) {
+            self.free(at);
+        }
+    }
+
+    /// The same as [`Self::later`] for a fragment of a packet that has an entry; others make none.
+    pub fn follow(&mut self, key: &Key, piece: Piece, now: u64) -> Option<Fate<V>> {
+        let at = self.find(self.start_of(self.hash(key).1), key)?;
+        (!self.is_expired(at, now)).then(|| self.later(key, piece, now))
     }
 
     /// A fragment that is not the first one.
@@ -233,15 +240,17 @@ impl<V: Copy> Fragments<V> {
         }
     }
 
+    /// Of the source, and of the whole key. A source is an IPv4 address or an IPv6 /64, of which one host may have all.
     fn hash(&self, key: &Key) -> (u64, u64) {
         let [one, two] = self.seed;
         let words = |address: u128| ((address >> 64) as u64, address as u64);
         let ((a, b), (c, d)) = (words(key.source), words(key.destination));
-        let source = fold_product(fold_product(a ^ one, two) ^ b, one) ^ u64::from(key.vrf);
+        let host = if a == 0 && b >> 32 == 0xffff { b } else { 0 };
+        let source = fold_product(fold_product(a ^ one, two) ^ host, one) ^ u64::from(key.vrf);
         let source = fold_product(source ^ two, one);
         let rest = u64::from(key.protocol) << 32 | u64::from(key.identification);
-        let whole = fold_product(fold_product(source ^ c, two) ^ d, one);
-        (source, fold_product(whole ^ rest, two))
+        let whole = fold_product(fold_product(fold_product(source ^ b, two) ^ c, one) ^ d, two);
+        (source, fold_product(whole ^ rest, one))
     }
 
     fn is_expired(&self, at: usize, now: u64) -> bool {

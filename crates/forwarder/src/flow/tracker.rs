@@ -261,9 +261,7 @@ impl Side {
         {
             // What the connection refuses is followed by nothing.
             let (vrf, passed) = (flow.key().vrf, Passed { id, start: flow.start(), direction });
-            if self.pieces.first((packet, vrf), passed, now.tick) {
-                return Followed::Drop(Drop::FragmentOverlap);
-            }
+            self.pieces.first((packet, vrf), passed, now.tick);
         }
         let (next, is_fresh) = if packet.kind.protocol() == protocol::TCP {
             let options = self.profiles.options(class);

@@ -11,7 +11,7 @@ const PLENTY: [usize; 2] = [1_000, 1_000];
 type Item = (u32, u16);
 
 fn key(identification: u32) -> Key {
-    let (source, destination) = (u128::from(identification % 3), 9);
+    let (source, destination) = (0xffff_0a00_0000 + u128::from(identification % 3), 9);
     Key { vrf: 0, source, destination, protocol: 17, identification }
 }
 
@@ -72,6 +72,22 @@ proptest! {
             prop_assert_eq!((of.len(), all.len()), (usize::from(*count), usize::from(*count)));
         }
         prop_assert!(orders.iter().all(|order| order.held.is_empty()));
+    }
+
+    /// The longest packet on Ethernet leaves whole in whatever order its fragments come.
+    #[test]
+    fn the_longest_packet_may_come_in_any_order(
+        numbers in Just((0..45).collect::<Vec<u16>>()).prop_shuffle(),
+    ) {
+        let mut order = Order::<Item>::new([5, 7]);
+        let mut left = Vec::new();
+        for number in &numbers {
+            prop_assert_eq!(offer(&mut order, ((1, *number), piece(*number, 45)), 0, &mut left), 0);
+        }
+        prop_assert_eq!(left[0].1, 0, "the first one");
+        prop_assert!(order.held.is_empty());
+        left.sort_unstable();
+        prop_assert_eq!(left, (0..45).map(|number| (1, number)).collect::<Vec<_>>());
     }
 
     /// Whatever comes, and however late: each fragment leaves once or is dropped, and none waits for longer than it

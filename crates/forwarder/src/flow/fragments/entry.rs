@@ -76,6 +76,11 @@ impl<V> Entry<V> {
             }
             (true, false) => self.ranges[at - 1].1 = end,
             (false, true) => self.ranges[at].0 = start,
+            (false, false) if used == RANGES && start == 0 => {
+                // Those behind it would follow, and nobody could see whether they overlap it.
+                self.state = State::Poisoned;
+                return Err(Refusal::Overlap);
+            }
             (false, false) if used == RANGES => return Err(Refusal::Scattered),
             (false, false) => {
                 self.ranges.copy_within(at..used, at + 1);

@@ -4,7 +4,9 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 
+/// Of an IPv6 source, or of an IPv4 one if it is a small number.
 fn key(source: u128, identification: u32) -> Key {
+    let source = if source >> 32 == 0 { 0xffff_0000_0000 | source } else { source };
     Key { vrf: 0, source, destination: 9, protocol: 17, identification }
 }
 
@@ -48,6 +50,10 @@ impl Model {
         self.units.extend(&new);
         if self.gaps() > RANGES {
             new.iter().for_each(|unit| assert!(self.units.remove(unit)));
+            if piece.start == 0 {
+                self.is_poisoned = true;
+                return Err(Refusal::Overlap);
+            }
             return Err(Refusal::Scattered);
         }
         self.end = if piece.is_last { Some(piece.end) } else { self.end };
@@ -62,7 +68,7 @@ impl Model {
 proptest! {
     #[test]
     fn fragments_fare_as_in_a_naive_model(
-        steps in prop::collection::vec((0..4_u32, 0..60_u16, 1..4_u16, any::<u8>(), 0..8_u64), 1..200),
+        steps in prop::collection::vec((0..3_u32, 0..80_u16, 1..4_u16, any::<u8>(), 0..8_u64), 1..200),
     ) {
         // So large that nothing gives way.
         let mut table = Fragments::new(1024, 100, 60, [5, 7]);
@@ -83,7 +89,7 @@ proptest! {
             if start == 0 {
                 let value = u32::from(chance);
                 let found = table.first(&key, piece, value, now);
-                prop_assert_eq!(found.map(|first| first.waiting), noted.map(|()| model.waiting));
+                prop_assert_eq!(found.map(drop), noted);
                 if noted.is_ok() {
                     (model.value, model.waiting) = (Some(value), 0);
                 }
@@ -149,14 +155,14 @@ fn packets_wait_for_the_first_fragment() {
         Fate::Wait { entry, is_new: false }
     );
     let first = table.first(&key(1, 1), piece(0, 5, false), 'a', 1);
-    assert_eq!(first, Ok(First { entry, waiting: 2, is_new: false }));
+    assert_eq!(first, Ok(entry));
     assert!(table.is_empty(), "all has passed");
     // Another version of a part, which the receiver might take for a lost one; and after a while a new packet.
     let drop = Fate::Drop(Refusal::Overlap);
     assert_eq!(table.later(&key(1, 1), piece(5, 10, false), 2), drop);
     assert_eq!(table.first(&key(1, 1), piece(0, 6, false), 'b', 2), Err(Refusal::Overlap));
     let next = table.first(&key(1, 1), piece(0, 6, false), 'c', 3);
-    assert_eq!(next, Ok(First { entry, waiting: 0, is_new: true }));
+    assert_eq!(next, Ok(entry));
     assert_eq!(table.later(&key(1, 1), piece(6, 9, true), 3), Fate::Follow('c'));
     // Its time is over: packets that were kept are of no use.
     table.later(&key(1, 2), piece(10, 20, true), 100);
@@ -220,4 +226,48 @@ fn whoever_waits_for_an_expired_entry_is_reported() {
     let again = table.later(&key(1, 1), piece(10, 20, true), 61);
     assert_eq!(again, Fate::Wait { entry, is_new: true });
     table.sweep(61, 8, |_| panic!("its packets were reported by `is_new`"));
+}
+
+/// One host may have all addresses of its /64.
+#[test]
+fn a_host_with_many_addresses_has_the_places_of_one() {
+    let prefix = 0x2001_0db8_0001_0002_u128 << 64;
+    let mut table =
+        Fragments::<char>::new(64, 4, 60, [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03]);
+    let mut later = |source| table.later(&key(source, 1), piece(10, 20, true), 0);
+    for host in 0..4 {
+        assert!(matches!(later(prefix + host), Fate::Wait { .. }));
+    }
+    assert_eq!(later(prefix + 4), Fate::Drop(Refusal::SourceLimit));
+    assert!(matches!(later(prefix + (1 << 64)), Fate::Wait { .. }), "the next /64");
+    for host in 1..5 {
+        assert!(matches!(later(host), Fate::Wait { .. }), "IPv4 hosts have no prefix");
+    }
+}
+
+#[test]
+fn what_only_follows_takes_no_place() {
+    let mut table = Fragments::new(8, 10, 60, [3, 4]);
+    assert_eq!(table.follow(&key(1, 1), piece(10, 20, true), 0), None);
+    assert!(table.is_empty());
+    assert!(table.first(&key(1, 1), piece(0, 5, false), 'a', 0).is_ok());
+    assert_eq!(table.follow(&key(1, 1), piece(10, 20, true), 1), Some(Fate::Follow('a')));
+    assert_eq!(table.follow(&key(1, 1), piece(5, 10, false), 60), None, "its time is over");
+    table.forget(&key(1, 1));
+    assert!(table.is_empty());
+}
+
+/// Otherwise those behind it could overlap it unseen.
+#[test]
+fn nothing_passes_behind_a_first_fragment_that_cannot_be_noted() {
+    let mut table = Fragments::new(8, 10, 60, [3, 4]);
+    for gap in 1..=RANGES as u16 {
+        let waits = table.later(&key(1, 1), piece(gap * 4, gap * 4 + 1, false), 0);
+        assert!(matches!(waits, Fate::Wait { .. }), "{gap}: {waits:?}");
+    }
+    let more = table.later(&key(1, 1), piece(1000, 1001, false), 0);
+    assert_eq!(more, Fate::Drop(Refusal::Scattered));
+    assert_eq!(table.first(&key(1, 1), piece(0, 2, false), 'a', 0), Err(Refusal::Overlap));
+    assert!(table.poisoned(&key(1, 1)).is_some());
+    assert_eq!(table.later(&key(1, 1), piece(1, 3, false), 0), Fate::Drop(Refusal::Overlap));
 }

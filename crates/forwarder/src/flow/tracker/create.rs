@@ -68,7 +68,8 @@ impl Side {
                 if new.reply_key.is_some() {
                     self.flows.note_translated(true);
                 }
-                return self.begin_flow(id, packet, now).map(|()| id);
+                self.begin_flow(id, packet, now);
+                return Ok(id);
             }
             Ok(Created::Existing(found)) => Opened::Existing(found),
             Err(refused) => self.refusal(refused),
@@ -94,12 +95,7 @@ impl Side {
         }
     }
 
-    pub(super) fn begin_flow(
-        &mut self,
-        id: u32,
-        packet: &Seen<'_>,
-        now: Now,
-    ) -> Result<(), Opened> {
+    pub(super) fn begin_flow(&mut self, id: u32, packet: &Seen<'_>, now: Now) {
         let flow = self.owner.entry(id);
         let (vrf, start) = (flow.key().vrf, flow.start());
         flow.count(Direction::Original, 1, packet.place.length().into());
@@ -107,10 +103,8 @@ impl Side {
         self.has_created = true;
         let passed = Passed { id, start, direction: Direction::Original };
         let is_first = packet.kind.0 & Kind::FIRST != 0;
-        if is_first && self.pieces.first((packet, vrf), passed, now.tick) {
-            self.remove(id);
-            return Err(Opened::Drop(Drop::FragmentOverlap));
+        if is_first {
+            self.pieces.first((packet, vrf), passed, now.tick);
         }
-        Ok(())
     }
 }

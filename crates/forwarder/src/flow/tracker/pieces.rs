@@ -1,7 +1,5 @@
 //! Later fragments follow the first one of their packet, which has the ports: whether its flow has admitted it.
 
-use std::hash::{BuildHasher, RandomState};
-
 use stoa_wire::ipv6;
 use stoa_wire::ipv6_extensions::Fragment;
 use stoa_wire::protocol::FRAGMENT;
@@ -10,14 +8,13 @@ use zerocopy::FromBytes;
 use stoa_tables::flow_table::Match;
 
 use super::Seen;
-use crate::flow::fragments::{Fate, Fragments, Key, Piece, Refusal};
+use crate::flow::fragments::{Fate, Fragments, Key, PACKETS, PACKETS_OF_SOURCE, Piece, Refusal};
+use crate::flow::random::random;
 use crate::flow::tcp::Direction;
 
-/// Packets of which fragments are missing, of one worker and family, and those of one source.
-const PACKETS: usize = 512;
-const OF_SOURCE: u16 = 128;
-/// Seconds that a packet is remembered (RFC 8200 section 4.5: at most 60).
-const LIFETIME_S: u64 = 10;
+/// Seconds that a packet is remembered, as where fragments are put in order
+/// ([`fragment_order`](crate::flow::fragment_order)).
+const LIFETIME_S: u64 = 6;
 
 /// What becomes of a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,19 +61,12 @@ pub(super) struct Pieces(Fragments<Place>);
 
 impl Pieces {
     pub(super) fn new() -> Self {
-        let state = RandomState::new();
-        let seed = [0, 1].map(|at: u64| if cfg!(fuzzing) { at } else { state.hash_one(at) });
-        Self(Fragments::new(PACKETS, OF_SOURCE, LIFETIME_S, seed))
+        Self(Fragments::new(PACKETS, PACKETS_OF_SOURCE, LIFETIME_S, random()))
     }
 
-    /// A first fragment has passed. Returns whether it overlaps others.
-    pub(super) fn first(
-        &mut self,
-        (packet, vrf): (&Seen<'_>, u16),
-        passed: Passed,
-        tick: u32,
-    ) -> bool {
-        self.note((packet, vrf), Place::Here(passed), tick)
+    /// A first fragment has passed.
+    pub(super) fn first(&mut self, (packet, vrf): (&Seen<'_>, u16), passed: Passed, tick: u32) {
+        self.note((packet, vrf), Place::Here(passed), tick);
     }
 
     /// A first fragment goes to another worker, which has its flow.
@@ -84,25 +74,24 @@ impl Pieces {
         self.note((packet, vrf), Place::Elsewhere(worker), tick);
     }
 
-    fn note(&mut self, (packet, vrf): (&Seen<'_>, u16), place: Place, tick: u32) -> bool {
-        let Some((key, piece)) = part(packet, vrf) else { return false };
-        if let Some(Place::Elsewhere(_)) = self.0.known(&key, tick.into()) {
-            // It has come back from a worker that has the flow no more.
-            self.0.replace(&key, place);
-            return false;
+    /// Its packet begins anew: where fragments are put in order, repetitions and overlaps have been refused, and a packet
+    /// is forgotten sooner than here. Without a place, those behind it are of no flow.
+    fn note(&mut self, (packet, vrf): (&Seen<'_>, u16), place: Place, tick: u32) {
+        if let Some((key, piece)) = part(packet, vrf) {
+            self.0.forget(&key);
+            let _ = self.0.first(&key, piece, place, tick.into());
         }
-        let noted = self.0.first(&key, piece, place, tick.into());
-        noted.is_err_and(|refusal| refusal == Refusal::Overlap)
     }
 
-    /// Another fragment comes in.
+    /// Another fragment comes in. One of a packet whose first one has not passed takes no place: whoever forges such
+    /// fragments leaves those of a flow theirs.
     pub(super) fn later(&mut self, (packet, vrf): (&Seen<'_>, u16), tick: u32) -> Known {
         let Some((key, piece)) = part(packet, vrf) else { return Known::Nothing };
-        match self.0.later(&key, piece, tick.into()) {
-            Fate::Follow(Place::Here(passed)) => Known::Flow(passed),
-            Fate::Follow(Place::Elsewhere(worker)) => Known::Foreign(worker),
-            Fate::Drop(Refusal::Overlap) => Known::Overlaps,
-            Fate::Wait { .. } | Fate::Drop(_) => Known::Nothing,
+        match self.0.follow(&key, piece, tick.into()) {
+            Some(Fate::Follow(Place::Here(passed))) => Known::Flow(passed),
+            Some(Fate::Follow(Place::Elsewhere(worker))) => Known::Foreign(worker),
+            Some(Fate::Drop(Refusal::Overlap)) => Known::Overlaps,
+            Some(Fate::Wait { .. } | Fate::Drop(_)) | None => Known::Nothing,
         }
     }
 
