@@ -30,6 +30,7 @@ use super::topology::Topology;
 use super::vrfs::{Slot, Vrfs};
 use crate::addresses::AddressWriter;
 use crate::drops::{self, Drop};
+use crate::ip::identification::Identifications;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::nodes::{self, ENTRY};
@@ -150,7 +151,11 @@ impl ForwarderState {
             .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the policers"))?;
         let parts = plugin::start_all(workers.count, regions)?;
         let flows = limits.flows(workers, &quiescence)?;
-        let shared = Shared::new(readers, workers.kernel, policers, parts, flows, &quiescence)?;
+        let mut shared = Shared::new(readers, workers.kernel, policers, parts, flows, &quiescence)?;
+        if is_stepped {
+            // So that what workers hand to each other is the same in all runs.
+            shared.identifications = Identifications::of(0);
+        }
         let shared = Arc::new(shared);
         stoa_engine::column::limit(workers.kernel.width());
         let plan = Plan {
@@ -238,6 +243,11 @@ impl ForwarderState {
     /// Stops the time of the control-plane policers; from now on only [`Self::skip`] advances it: for tests.
     pub fn stop_policers(&mut self) {
         self.shared.policers.stop_time();
+    }
+
+    /// Stops the time of flows and fragments; from now on only [`Self::skip`] advances it: for tests.
+    pub fn stop_flows(&mut self) {
+        self.shared.flows.stop_time();
     }
 
     /// Stops the clock; from now on only [`Self::skip`] advances it: for tests.

@@ -62,6 +62,8 @@ pub struct Flows {
     cleared: AtomicU32,
     selection: SharedSelection,
     skipped: AtomicU64,
+    /// When a test has stopped its time, by the time stamp counter; 0: it runs.
+    stopped: AtomicU64,
     profiles: Profiles,
     syn_cookies: SynCookies,
     mappings: Arc<Mappings>,
@@ -137,6 +139,7 @@ impl Flows {
             cleared: AtomicU32::new(0),
             selection: SharedSelection::default(),
             skipped: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
             profiles: Profiles::default(),
             syn_cookies: SynCookies::new(workers, [random(), random()]),
             traffic: (0..workers.max(1)).map(|_| Traffic::default()).collect(),
@@ -382,9 +385,18 @@ impl Flows {
     /// The time at this value of the time stamp counter.
     #[inline]
     pub fn now(&self, tsc: u64) -> Now {
+        let stopped = self.stopped.load(Ordering::Relaxed);
+        let tsc = if stopped == 0 { tsc } else { stopped };
         let tsc = tsc.wrapping_add(self.skipped.load(Ordering::Relaxed));
         let ms = clock::duration(tsc).as_millis() as u64;
         Now { tick: (ms / 1000) as u32, ms: ms as u32 }
+    }
+
+    /// Stops the time of flows and fragments; from now on only [`Self::skip`] advances it: for tests.
+    pub fn stop_time(&self) {
+        // A second call changes nothing.
+        let now = clock::tsc();
+        let _ = self.stopped.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Advances the time by milliseconds: for tests.

@@ -13,13 +13,16 @@ pub struct Identifications {
 
 impl Default for Identifications {
     fn default() -> Self {
-        // Fuzzing is reproducible.
-        let secret = if cfg!(fuzzing) { 0 } else { RandomState::new().hash_one(0) };
-        Self { secret, next: AtomicU64::new(secret) }
+        Self::of(RandomState::new().hash_one(0))
     }
 }
 
 impl Identifications {
+    /// The generator with a secret, which is public only in tests.
+    pub const fn of(secret: u64) -> Self {
+        Self { secret, next: AtomicU64::new(secret) }
+    }
+
     /// For an IPv4 packet: a counter with a secret offset for each pair of addresses, so that an
     /// identification repeats only after 65,536 packets (RFC 7739 5.3).
     pub fn ip4(&self, source: Ipv4Addr, destination: Ipv4Addr) -> u16 {

@@ -208,6 +208,8 @@ impl Lab {
         let desired = setup(self.kernel, which);
         self.fresh = None;
         self.forwarder.apply(desired).expect("the state is valid");
+        // Forwarders get their frames one after the other: all of them at the same time of flows and fragments.
+        self.state().stop_flows();
         self.settle();
     }
 
