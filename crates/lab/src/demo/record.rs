@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::steps::Outcome;
 use crate::measure::{Load, iperf};
-use crate::{Background, Host, LabError, Namespace, Result, Router, Scratch, Tool};
+use crate::{Background, Host, LabError, Namespace, Result, Router, Scratch, Tool, wait_until};
 
 const ADDRESS: &str = "127.0.0.1";
 const PORT: u16 = 4739;
-/// How long a program may take to listen.
+/// How long a program may take to listen, and records to arrive.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A translated flow as its collector has it.
@@ -57,7 +57,14 @@ pub(crate) fn exported(
     if !off.success() {
         return Ok(Err(off.stderr.trim().to_owned()));
     }
-    // It writes its file when it ends.
+    // The forwarder's thread sends them, and nfcapd writes what it has got every two seconds and when it ends.
+    wait_until("nfcapd writes a record of a translated flow", DEADLINE, || {
+        match by_nfdump(scratch.path()) {
+            Ok(records) if records.is_empty() => Err("no record".to_owned()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    })?;
     nfcapd.stop()?;
     let records = by_nfdump(scratch.path())?;
     let Some(it) = records.iter().max_by_key(|it| it.bytes) else {
@@ -83,7 +90,7 @@ pub(crate) fn exported(
 /// Starts nfcapd in the namespace of the router; it writes to a folder.
 fn collector(namespace: &Namespace, folder: &Path) -> Result<Background> {
     let (folder, port) = (folder.display().to_string(), PORT.to_string());
-    let arguments = ["-w", &folder, "-b", ADDRESS, "-p", &port];
+    let arguments = ["-w", &folder, "-b", ADDRESS, "-p", &port, "-t", "2"];
     let nfcapd = namespace.command(Tool::NFCAPD)?.args(arguments).spawn()?;
     nfcapd.wait_for("Startup", DEADLINE)?;
     Ok(nfcapd)
@@ -94,7 +101,10 @@ fn by_nfdump(folder: &Path) -> Result<Vec<FlowRecord>> {
     let folder = folder.display().to_string();
     let command = crate::Command::tool(Tool::NFDUMP)?.args(["-R", &folder, "-o", "json", "-q"]);
     let printed = command.run()?.ok()?.stdout;
-    // Its rows have commas between them, and no brackets around them.
+    // Its rows have commas between them, and no brackets around them. Without a row it prints words.
+    if !printed.starts_with('{') {
+        return Ok(Vec::new());
+    }
     let rows: Vec<Value> = serde_json::from_str(&format!("[{printed}]")).map_err(|error| {
         LabError::ParseFailed { what: "nfdump".to_owned(), reason: error.to_string() }
     })?;
