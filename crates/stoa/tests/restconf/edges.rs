@@ -210,6 +210,9 @@ fn a_change_that_cuts_off_its_author_is_refused() {
     let is_open = || TcpStream::connect(("127.0.0.1", router.port)).is_ok();
     router.wait("the server is gone", || !is_open());
     router.wait("the server is there again", is_open);
+    // It listens before the commit that rolls back has reset the candidate.
+    let is_reset = || ask(&router, "GET", candidate, &json!(null)).status == 404;
+    router.wait("the candidate is rolled back", is_reset);
     // Forced.
     assert_eq!(ask(&router, "PUT", candidate, &off).status, 201);
     let force = json!({ "stoa-datastore:input": { "force": true } });
