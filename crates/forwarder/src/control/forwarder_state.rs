@@ -237,7 +237,7 @@ impl ForwarderState {
         self.clock.skip(time);
         self.shared.reassembly.skip(time.as_millis() as u64);
         self.shared.policers.skip(time);
-        self.shared.flows.skip(time.as_millis() as u64);
+        self.shared.flows.time().skip(time.as_millis() as u64);
     }
 
     /// Stops the time of the control-plane policers; from now on only [`Self::skip`] advances it: for tests.
@@ -247,7 +247,7 @@ impl ForwarderState {
 
     /// Stops the time of flows and fragments; from now on only [`Self::skip`] advances it: for tests.
     pub fn stop_flows(&mut self) {
-        self.shared.flows.stop_time();
+        self.shared.flows.time().stop();
     }
 
     /// Stops the clock; from now on only [`Self::skip`] advances it: for tests.

@@ -1,7 +1,7 @@
 //! The flow tables of the router, one for each family: all workers look up in them, and each owns the flows that it has
 //! created ([`super::tracker`]).
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stoa_engine::quiescence::Quiescence;
@@ -19,6 +19,7 @@ use super::random::secret;
 use super::selection::{Selection, SharedSelection};
 use super::splice::Splices;
 use super::syn_cookies::SynCookies;
+pub use super::time::{FlowTime, Now};
 use super::tracker::FlowTracker;
 use crate::flow_sync::Standby;
 use crate::ipfix::Exports;
@@ -26,20 +27,6 @@ use crate::nat::Traffic;
 use crate::nat::mappings::Mappings;
 use crate::nat::quotas::Quotas;
 use crate::nat64::hosts::{HOSTS, Hosts};
-
-/// Seconds and milliseconds of workers, with any origin; both wrap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// Ticks of flow tables: seconds.
-    pub tick: u32,
-    /// Milliseconds.
-    pub ms: u32,
-}
-
-/// Ticks from one to another; the clock of a worker may be ahead.
-pub(crate) fn ticks(from: u32, to: u32) -> u32 {
-    to.wrapping_sub(from).cast_signed().max(0).cast_unsigned()
-}
 
 /// One table: a family.
 struct Family {
@@ -61,9 +48,7 @@ pub struct Flows {
     /// Which flows were cleared last: odd for all, even for those of `selection`. It grows each time.
     cleared: AtomicU32,
     selection: SharedSelection,
-    skipped: AtomicU64,
-    /// When a test has stopped its time, by the time stamp counter; 0: it runs.
-    stopped: AtomicU64,
+    time: FlowTime,
     profiles: Profiles,
     syn_cookies: SynCookies,
     mappings: Arc<Mappings>,
@@ -138,8 +123,7 @@ impl Flows {
             quiescence: Arc::clone(quiescence),
             cleared: AtomicU32::new(0),
             selection: SharedSelection::default(),
-            skipped: AtomicU64::new(0),
-            stopped: AtomicU64::new(0),
+            time: FlowTime::default(),
             profiles: Profiles::default(),
             syn_cookies: SynCookies::new(workers, [random(), random()]),
             traffic: (0..workers.max(1)).map(|_| Traffic::default()).collect(),
@@ -385,22 +369,11 @@ impl Flows {
     /// The time at this value of the time stamp counter.
     #[inline]
     pub fn now(&self, tsc: u64) -> Now {
-        let stopped = self.stopped.load(Ordering::Relaxed);
-        let tsc = if stopped == 0 { tsc } else { stopped };
-        let tsc = tsc.wrapping_add(self.skipped.load(Ordering::Relaxed));
-        let ms = clock::duration(tsc).as_millis() as u64;
-        Now { tick: (ms / 1000) as u32, ms: ms as u32 }
+        self.time.now(tsc)
     }
 
-    /// Stops the time of flows and fragments; from now on only [`Self::skip`] advances it: for tests.
-    pub fn stop_time(&self) {
-        // A second call changes nothing.
-        let now = clock::tsc();
-        let _ = self.stopped.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Advances the time by milliseconds: for tests.
-    pub fn skip(&self, ms: u64) {
-        self.skipped.fetch_add(ms * clock::tsc_hz() / 1000, Ordering::Relaxed);
+    /// The time of flows and fragments, which tests stop and advance.
+    pub fn time(&self) -> &FlowTime {
+        &self.time
     }
 }

@@ -25,10 +25,10 @@ use stoa_engine::{Context, Next, Node, Packet, Vector};
 
 use super::column::Packets;
 use super::fields::{self, Kind, Place};
-use super::flows::ticks;
 use super::fragments::held::{Held, Of};
 use super::fragments::{Fate, Fragments, Key, PACKETS, PACKETS_OF_SOURCE, Piece, Refusal};
 use super::random::random;
+use super::time::ticks;
 use super::tracker::{Seen, part};
 use crate::acl::flow_vrf;
 use crate::drops::Drop;

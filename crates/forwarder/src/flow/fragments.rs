@@ -22,8 +22,8 @@ use entry::{Entry, State};
 
 /// Entries of which one is chosen for a key.
 const WAYS: usize = 8;
-/// Gaps that a packet may have at a time, and one: each fragment that arrives out of order makes one. The longest packet
-/// on Ethernet has no more, in whatever order its 45 fragments come.
+/// Gaps that a packet may have at a time, and one: each fragment that arrives out of order makes one. The longest
+/// packet on Ethernet has no more, in whatever order its 45 fragments come.
 const RANGES: usize = 24;
 /// Packets that may wait for one first fragment: those of the longest packet on Ethernet, 65,535 bytes, are 45.
 pub const WAITING_MAX: u8 = 64;

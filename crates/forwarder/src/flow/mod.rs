@@ -38,6 +38,7 @@ pub mod selection;
 pub mod splice;
 pub mod syn_cookies;
 pub mod tcp;
+pub mod time;
 pub mod timeouts;
 pub mod tracker;
 

@@ -24,7 +24,7 @@ use stoa_tables::flow_table::{FlowKey, FormerFlow, Past, TCP_WORDS, Tuple};
 use stoa_wire::protocol;
 
 use crate::flow::adoption::head::Names;
-use crate::flow::flows::ticks;
+use crate::flow::time::ticks;
 use crate::flow::tracker::Uses;
 
 const ALIVE: u8 = 0;

@@ -7,7 +7,8 @@ use stoa_tables::flow_table::{FlowEntry, FlowReader};
 use super::record::{EndReason, FlowRecord};
 use super::reported::{Report, Reported, has_gone_back, since};
 use super::settings::Settings;
-use crate::flow::flows::{Flows, ticks};
+use crate::flow::flows::Flows;
+use crate::flow::time::ticks;
 
 /// Turns that a walk over a table takes: at 50 a second, some seconds, but at least one.
 const TURNS: u32 = 250;

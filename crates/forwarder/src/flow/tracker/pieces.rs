@@ -74,8 +74,8 @@ impl Pieces {
         self.note((packet, vrf), Place::Elsewhere(worker), tick);
     }
 
-    /// Its packet begins anew: where fragments are put in order, repetitions and overlaps have been refused, and a packet
-    /// is forgotten sooner than here. Without a place, those behind it are of no flow.
+    /// Its packet begins anew: where fragments are put in order, repetitions and overlaps have been refused, and a
+    /// packet is forgotten sooner than here. Without a place, those behind it are of no flow.
     fn note(&mut self, (packet, vrf): (&Seen<'_>, u16), place: Place, tick: u32) {
         if let Some((key, piece)) = part(packet, vrf) {
             self.0.forget(&key);

@@ -115,8 +115,8 @@ impl Side {
             self.owner.set_flags(id, if is_kept { flags & !PENDING } else { flags | SUSPENDED });
     }
 
-    /// A packet of an own flow to the router itself has passed the pair of its zones, the last rules for it. It keeps no
-    /// flow; of one that rules do not keep, it is one that has passed.
+    /// A packet of an own flow to the router itself has passed the pair of its zones, the last rules for it. It keeps
+    /// no flow; of one that rules do not keep, it is one that has passed.
     pub fn pass_to_router(&mut self, found: Match) {
         let Some(id) = found.id() else { return };
         let flags = self.owner.entry(id).flags();

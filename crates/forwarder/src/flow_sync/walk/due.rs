@@ -3,8 +3,8 @@
 use stoa_tables::flow_table::FlowEntry;
 
 use super::{Moment, Sent, Walk, passed};
-use crate::flow::flows::ticks;
 use crate::flow::profiles::without_profile;
+use crate::flow::time::ticks;
 use crate::flow::timeouts::Class;
 use crate::flow::tracker::SENT_FLAGS;
 
