@@ -93,13 +93,17 @@ fn each_link_gets_its_share() {
     }
 }
 
-/// What the seeds are for: with the same one, a router of the second tier uses one path only.
+/// What the seeds are for: with the same one, a router of the second tier uses almost one path only. A few buckets of
+/// flows may differ between routers: a group that grows moves no more of them than it has to, so that the order in
+/// which links come up matters.
 #[test]
 fn equal_seeds_polarise() {
     let shares = two_tiers([7; 5], true);
     print("IPv4, the same seed everywhere: % of an even share", &shares);
-    let used = shares[PATHS.len()..].iter().filter(|share| **share > 0.0).count();
-    assert_eq!(used, PATHS.len(), "{shares:?}");
+    for router in shares[PATHS.len()..].chunks(PATHS.len()) {
+        let most = router.iter().copied().fold(0.0, f64::max);
+        assert!(most > 0.8 * router.iter().sum::<f64>(), "{shares:?}");
+    }
 }
 
 /// A router that is given no seed has the default one; a new seed moves flows.
