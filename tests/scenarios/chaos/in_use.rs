@@ -8,7 +8,7 @@ const LIMITS: [&str; 3] = ["nat-mappings", "nat-quotas", "nat-leases"];
 const EXPECTATIONS: &str = "alg-expectations";
 /// What the traffic uses in the first variant of the rules: ends of what [`of`] finds, without the values. Addresses
 /// and states are in quotes.
-const BUSY: [&str; 20] = [
+const BUSY: [&str; 19] = [
     "flows: IPv4",
     "flows: IPv6",
     "flows: IPv4 \"udp-new\"",
@@ -25,7 +25,6 @@ const BUSY: [&str; 20] = [
     "limits: ipv6-flows",
     "limits: nat-flows",
     "limits: nat-mappings",
-    "limits: nat-quotas",
     "limits: host-flows-fullest",
     "limits: zone-inside-flows",
     "limits: vrf-default-flows",
