@@ -1,4 +1,4 @@
-//! Security associations: gives them rows and publishes them to the workers, each by itself.
+//! Security associations: publishes them to the workers, each by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ pub enum AssociationError {
     #[error(transparent)]
     Spi(#[from] SpiError),
     /// There is no room.
-    #[error("there are {CAPACITY} security associations in this direction already")]
+    #[error("there are {CAPACITY} inbound security associations already")]
     Full,
 }
 
-/// Rows of a direction.
+/// Rows of inbound associations.
 #[derive(Default)]
 struct Rows {
     free: Vec<u32>,
@@ -66,8 +66,7 @@ impl Rows {
 #[derive(Default)]
 pub(super) struct Associations {
     /// By the interface of their tunnel.
-    outbound: BTreeMap<u32, (u32, Arc<Outbound>)>,
-    outbound_rows: Rows,
+    outbound: BTreeMap<u32, Arc<Outbound>>,
     /// By SPI.
     inbound: BTreeMap<u32, (u32, Arc<Inbound>)>,
     inbound_rows: Rows,
@@ -83,7 +82,8 @@ impl Capability for Associations {
 }
 
 impl ForwarderState {
-    /// Sends the packets of a tunnel by an association, from now on. Packets get the numbers behind `last`.
+    /// Sends the packets of a tunnel by an association, from now on, in place of the one before. Packets get the numbers
+    /// behind `last`.
     ///
     /// # Errors
     /// There is no such tunnel, the keys do not fit, or there is no room.
@@ -103,16 +103,9 @@ impl ForwarderState {
         let line =
             TunnelLine::carrying(&ends, identification, [protocol; 2]).ok_or_else(no_tunnel)?;
         let outbound = Outbound::new(settings, key, line, (dont_fragment, dscp), last);
-        let associations = &mut self.capabilities.ipsec;
-        let row = associations.outbound_rows.take()?;
         let outbound = Arc::new(outbound);
-        let ipsec = &self.shared.ipsec;
-        ipsec.set_outbound(row, Some(outbound.clone()), &mut self.graveyard);
-        ipsec.send_by(index, Some(row));
-        if let Some((old, _)) = associations.outbound.insert(index, (row, outbound)) {
-            ipsec.set_outbound(old, None, &mut self.graveyard);
-            associations.outbound_rows.free.push(old);
-        }
+        self.shared.ipsec.set_outbound(index, Some(outbound.clone()), &mut self.graveyard);
+        self.capabilities.ipsec.outbound.insert(index, outbound);
         Ok(())
     }
 
@@ -159,7 +152,7 @@ impl ForwarderState {
     /// The outbound association of a tunnel.
     pub fn outbound_association(&self, tunnel: &str) -> Option<Arc<Outbound>> {
         let index = self.index_of(tunnel)?;
-        self.capabilities.ipsec.outbound.get(&index).map(|(_, outbound)| outbound.clone())
+        self.capabilities.ipsec.outbound.get(&index).cloned()
     }
 
     /// The inbound association with an SPI.
@@ -173,10 +166,8 @@ impl ForwarderState {
         let of_interface =
             associations.inbound.iter().filter(|(_, (_, it))| it.interface() == index);
         let spis: Vec<u32> = of_interface.map(|(spi, _)| *spi).collect();
-        if let Some((row, _)) = associations.outbound.remove(&index) {
-            self.shared.ipsec.send_by(index, None);
-            self.shared.ipsec.set_outbound(row, None, &mut self.graveyard);
-            associations.outbound_rows.free.push(row);
+        if associations.outbound.remove(&index).is_some() {
+            self.shared.ipsec.set_outbound(index, None, &mut self.graveyard);
         }
         for spi in spis {
             self.remove_inbound_association(spi);

@@ -17,8 +17,8 @@ use stoa_wire::{esp, ipv4, ipv6, protocol, udp};
 
 use super::KEEPALIVE;
 use super::association::{Inbound, nonce};
+use super::batch::Batch;
 use super::engines::engines;
-use super::esp_encrypt::Batch;
 use crate::attributes::interface_flags::UP;
 use crate::drops::Drop;
 use crate::shared::Shared;

@@ -1,8 +1,10 @@
 //! Tunnels with ESP, through port "east" to a router behind it, which is this file with the library's engine.
 
+mod changes;
 mod refused;
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use stoa_crypto::{Algorithm, Authentication, Engines, Lane};
 use stoa_forwarder::control::ipsec::Keys;
@@ -32,6 +34,8 @@ struct Case {
     is_extended: bool,
     is_implicit: bool,
     is_udp: bool,
+    /// Which of several associations of a tunnel: each has another SPI and other keys.
+    number: u8,
 }
 
 impl Case {
@@ -41,6 +45,7 @@ impl Case {
         is_extended: false,
         is_implicit: false,
         is_udp: false,
+        number: 0,
     };
 
     /// All algorithms, over both families, with and without ESN, in UDP or not, with an implicit IV where there is one.
@@ -60,6 +65,7 @@ impl Case {
                     is_extended,
                     is_implicit,
                     is_udp,
+                    number: 0,
                 }));
             }
         }
@@ -90,20 +96,34 @@ impl Case {
     }
 
     fn associate(self, lab: &mut Lab, tunnel: &str) {
+        self.send_by(lab, tunnel);
         let (encryption, integrity) = self.keys();
         let keys = Keys { encryption: &encryption, integrity: &integrity };
-        let how = (DontFragment::Copy, None);
-        lab.state().set_outbound_association(tunnel, (&self.settings(OUT), keys), how, 0).unwrap();
         lab.state().add_inbound_association(tunnel, (&self.settings(IN), keys), 64).unwrap();
     }
 
+    /// Sends the packets of a tunnel by this association from now on.
+    fn send_by(self, lab: &mut Lab, tunnel: &str) {
+        let (encryption, integrity) = self.keys();
+        let keys = Keys { encryption: &encryption, integrity: &integrity };
+        let (how, settings) = ((DontFragment::Copy, None), self.settings(self.out()));
+        lab.state().set_outbound_association(tunnel, (&settings, keys), how, 0).unwrap();
+    }
+
+    /// The SPI of what the router sends.
+    fn out(self) -> u32 {
+        OUT + u32::from(self.number)
+    }
+
     fn keys(self) -> (Vec<u8>, Vec<u8>) {
-        (vec![0x4b; self.algorithm.key_bytes()], vec![0x69; self.algorithm.integrity_key_bytes()])
+        let of = |first: u8, bytes: usize| vec![first.wrapping_add(self.number); bytes];
+        (of(0x4b, self.algorithm.key_bytes()), of(0x69, self.algorithm.integrity_key_bytes()))
     }
 
     /// Runs the other end's engine on an ESP packet. `None`: it is not authentic.
     fn run(self, is_seal: bool, sequence: u64, mut packet: Vec<u8>) -> Option<Vec<u8>> {
-        let engines = Engines::start(&["aws-lc"]).unwrap();
+        static ORACLE: OnceLock<Engines> = OnceLock::new();
+        let engines = ORACLE.get_or_init(|| Engines::start(&["aws-lc"]).unwrap());
         let (encryption, integrity) = self.keys();
         let key = engines.key(self.algorithm, &encryption, &integrity).unwrap();
         let shape = self.shape();
@@ -201,7 +221,11 @@ impl Case {
             );
         }
         let header = esp::check(&packet, 0).unwrap();
-        assert_eq!((header.spi.get(), header.sequence.get()), (OUT, sequence as u32), "{self:?}");
+        assert_eq!(
+            (header.spi.get(), header.sequence.get()),
+            (self.out(), sequence as u32),
+            "{self:?}"
+        );
         let shape = self.shape();
         let opened =
             self.run(false, sequence, packet).unwrap_or_else(|| panic!("{self:?}: forged"));
