@@ -57,6 +57,8 @@ impl Node for EspEncrypt {
     }
 
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        // The outer packets are other flows.
+        vector.forget_flow();
         let shared = self.shared.clone();
         let lanes = vector.len();
         vector.next[..lanes].fill(Drop::EspEngine.next());

@@ -1,6 +1,7 @@
 //! Tunnels with ESP, through port "east" to a router behind it, which is this file with the library's engine.
 
 mod changes;
+mod flows;
 mod refused;
 
 use std::net::IpAddr;
