@@ -1,6 +1,5 @@
 //! Security associations as workers read them: what is fixed, and what packets write, in lines apart.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
@@ -48,13 +47,6 @@ impl Shape {
     pub fn length(&self, payload: usize) -> usize {
         let padding = esp::pad_length(payload, self.block.into());
         usize::from(self.front) + payload + padding + esp::TRAILER + usize::from(self.tag)
-    }
-
-    /// The longest payload of an ESP packet with at most so many bytes.
-    #[must_use]
-    pub fn payload(&self, length: usize) -> usize {
-        let text = length.saturating_sub(usize::from(self.front) + usize::from(self.tag));
-        (text / usize::from(self.block) * usize::from(self.block)).saturating_sub(esp::TRAILER)
     }
 
     /// What is authenticated and not in the packet, or not in this form (RFC 4106 section 5, RFC 4303 section 3.3.2).
@@ -117,7 +109,7 @@ pub struct Outbound {
     /// DSCP of outer packets; `None`: that of the inner one.
     pub(super) dscp: Option<u8>,
     pub(super) key: Key,
-    /// The next sequence number but one that was taken.
+    /// The last sequence number that was taken, and what it counts.
     pub(super) sent: CachePadded<Sent>,
 }
 
@@ -160,12 +152,6 @@ impl Settings {
     pub fn protocol(&self) -> u8 {
         if self.udp.is_some() { protocol::UDP } else { protocol::ESP }
     }
-
-    /// Bytes that ESP in UDP has in front of the ESP header.
-    #[must_use]
-    pub fn udp_bytes(&self) -> usize {
-        if self.udp.is_some() { udp::LENGTH } else { 0 }
-    }
 }
 
 impl Outbound {
@@ -192,6 +178,13 @@ impl Outbound {
         }
     }
 
+    /// Bytes in front of the inner packet: outer headers, ESP header and IV.
+    #[inline]
+    pub(super) fn front(&self) -> usize {
+        let udp = if self.udp.is_some() { udp::LENGTH } else { 0 };
+        self.line.length() + udp + usize::from(self.shape.front)
+    }
+
     /// The last sequence number that packets may have: then the association is over (RFC 4303 section 3.3.3).
     #[inline]
     #[must_use]
@@ -205,11 +198,16 @@ impl Outbound {
         (self.sent.sequence.load(Relaxed).min(self.last()), self.sent.bytes.load(Relaxed))
     }
 
-    /// Takes so many sequence numbers; returns the first one.
+    /// Takes so many sequence numbers; returns the first one. Those behind [`Self::last`] must not be sent.
     #[inline]
-    pub(super) fn take(&self, packets: u64, bytes: u64) -> u64 {
-        self.sent.bytes.fetch_add(bytes, Relaxed);
+    pub(super) fn take(&self, packets: u64) -> u64 {
         self.sent.sequence.fetch_add(packets, Relaxed) + 1
+    }
+
+    /// Counts bytes of inner packets.
+    #[inline]
+    pub(super) fn count(&self, bytes: u64) {
+        self.sent.bytes.fetch_add(bytes, Relaxed);
     }
 }
 
@@ -243,7 +241,8 @@ pub struct Received {
     pub late: AtomicU64,
     /// Packets that are not authentic.
     pub forged: AtomicU64,
-    /// Authentic packets whose padding, next header or inner packet is wrong.
+    /// Packets that are too short or no multiple of a block, and authentic ones whose padding, next header or inner
+    /// packet is wrong.
     pub malformed: AtomicU64,
 }
 
@@ -288,15 +287,6 @@ impl Inbound {
     }
 }
 
-/// The ends of a tunnel with ESP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// Ours.
-    pub local: IpAddr,
-    /// The other one, of the same family.
-    pub remote: IpAddr,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,10 +317,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_longest_payload_fits_and_no_longer_one(length in 80_usize..12_000, at in 0..Algorithm::ALL.len()) {
+        fn a_packet_has_whole_blocks_and_less_than_a_block_of_padding(payload in 0_usize..12_000, at in 0..Algorithm::ALL.len()) {
             let shape = Shape::of(Algorithm::ALL[at], false, true);
-            let payload = shape.payload(length);
-            prop_assert!(shape.length(payload) <= length && shape.length(payload + 1) > length);
+            let text = shape.length(payload) - usize::from(shape.front) - usize::from(shape.tag);
+            let block = usize::from(shape.block);
+            prop_assert!(text.is_multiple_of(block));
+            prop_assert!((payload + esp::TRAILER..payload + esp::TRAILER + block).contains(&text));
         }
     }
 }

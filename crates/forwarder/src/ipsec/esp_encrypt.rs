@@ -1,7 +1,8 @@
 //! `esp-encrypt`: encapsulates packets that are routed to a tunnel with ESP (RFC 4303 section 3.3). The outer packets
 //! go to the look-up, or first through the features of what the router itself sends.
 //!
-//! Three passes over a vector: the first one writes what surrounds each packet, the second one encrypts many packets at
+//! Packets that cannot be sent are dropped before they take a sequence number. Then there are three passes over a
+//! vector: the first one writes what surrounds each packet, the second one encrypts many packets at
 //! a time, the third one adds the outer headers.
 //!
 //! A lane begins with a drop for its next node: only the third pass gives it another one. So no packet leaves that was
@@ -10,9 +11,11 @@
 use std::sync::Arc;
 
 use stoa_crypto::Lane;
+use stoa_engine::pool::{JUMBO, SLOT};
 use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
-use stoa_wire::udp;
+use stoa_wire::{checksum, ipv6, protocol, udp};
 
 use super::association::{DontFragment, Outbound, nonce};
 use super::batch::Batch;
@@ -65,6 +68,7 @@ impl Node for EspEncrypt {
         let [first, second] = &mut *self.words;
         header_words::load(shared.kernel, vector, [0, 4], [first, second]);
         let mut associations = find(&shared.ipsec, cx.reader, vector);
+        admit(cx, &mut associations, vector);
         self.surround.all(&mut associations, vector);
         encrypt(&mut associations, self.surround.sequences(), vector);
         self.encapsulate(cx, &associations, vector);
@@ -92,6 +96,38 @@ fn find<'a>(ipsec: &'a Ipsec, reader: &'a Reader, vector: &mut Vector) -> Associ
         from = end;
     }
     associations
+}
+
+/// Drops packets that find no space for what surrounds them, or that are in a loop.
+fn admit(cx: &mut Context<'_>, associations: &mut Associations<'_>, vector: &mut Vector) {
+    for (lane, place) in associations.iter_mut().enumerate().take(vector.len()) {
+        let Some(association) = place else { continue };
+        if let Err(reason) = admit_lane(cx, vector, lane, association) {
+            *place = None;
+            vector.next[lane] = reason.next();
+        }
+    }
+}
+
+#[inline(always)]
+fn admit_lane(
+    cx: &mut Context<'_>,
+    vector: &mut Vector,
+    lane: usize,
+    association: &Outbound,
+) -> Result<(), Drop> {
+    if vector.flags[lane] & flags::TUNNELS == flags::TUNNELS {
+        return Err(Drop::TunnelLoop);
+    }
+    let (offset, payload) = (usize::from(vector.offset[lane]), usize::from(vector.length[lane]));
+    let shape = association.shape;
+    if offset < association.front() {
+        return Err(Drop::TunnelHeadroom);
+    }
+    // Most packets leave space behind them in any buffer.
+    let end = offset - usize::from(shape.front) + shape.length(payload);
+    let fits = end <= SLOT || end <= JUMBO && cx.enlarge(vector, lane);
+    if fits { Ok(()) } else { Err(Drop::TunnelHeadroom) }
 }
 
 impl EspEncrypt {
@@ -154,7 +190,7 @@ fn add_outer(
             return None;
         }
         let header = vector.bytes_mut(lane).first_chunk_mut::<{ udp::LENGTH }>()?;
-        // Without a checksum (RFC 3948 section 2.1).
+        // Without a checksum (RFC 3948 section 2.2); over IPv6, it follows.
         let [source, destination] = [ports.source, ports.destination].map(u16::to_be_bytes);
         header[..2].copy_from_slice(&source);
         header[2..4].copy_from_slice(&destination);
@@ -171,8 +207,26 @@ fn add_outer(
     // The SPI tells nothing of the flows inside (RFC 6438 section 3).
     let label = association.spi.wrapping_mul(0x9e37_79b1) >> 12;
     let line = &association.line;
-    let done = line.encapsulate(vector, lane, (inner, number, label.max(1)));
-    done.then_some(if line.is_ip4() { LOOKUP4 } else { LOOKUP6 })
+    if !line.encapsulate(vector, lane, (inner, number, label.max(1))) {
+        return None;
+    }
+    if line.is_ip4() {
+        return Some(LOOKUP4);
+    }
+    if association.udp.is_some() {
+        write_checksum(vector.bytes_mut(lane))?;
+    }
+    Some(LOOKUP6)
+}
+
+/// Writes the checksum of a UDP datagram in an IPv6 packet: receivers discard those without one (RFC 8200 section 8.1).
+#[inline]
+fn write_checksum(packet: &mut [u8]) -> Option<()> {
+    let (header, datagram) = packet.split_first_chunk_mut::<{ ipv6::LENGTH }>()?;
+    let pseudo = checksum::sum(&header[8..]) + datagram.len() as u32 + u32::from(protocol::UDP);
+    let sum = checksum::finish(pseudo + checksum::sum(datagram));
+    *datagram.get_mut(6..)?.first_chunk_mut()? = udp::transmitted(sum).to_be_bytes();
+    Some(())
 }
 
 /// Bytes of an inner packet by its first two words.

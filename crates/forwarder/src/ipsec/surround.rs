@@ -4,7 +4,7 @@
 use std::ptr;
 
 use stoa_crypto::{Authentication, Ivs};
-use stoa_engine::vector::{flags, prefetch};
+use stoa_engine::vector::prefetch;
 use stoa_engine::{VECTOR, Vector};
 use stoa_wire::{esp, protocol};
 
@@ -45,16 +45,20 @@ impl Surround {
             let is_of =
                 |lane: &usize| associations[*lane].is_some_and(|it| ptr::eq(it, association));
             let end = (from + 1..lanes).find(|lane| !is_of(lane)).unwrap_or(lanes);
-            let bytes = vector.length[from..end].iter().map(|it| u64::from(*it)).sum();
-            let first = association.take((end - from) as u64, bytes);
+            let (first, mut bytes) = (association.take((end - from) as u64), 0);
             for (lane, sequence) in (from..end).zip(first..) {
                 prefetch_end(vector, lane + AHEAD);
                 self.sequences[lane] = sequence;
-                if let Err(reason) = self.lane(vector, lane, (association, sequence)) {
-                    associations[lane] = None;
-                    vector.next[lane] = reason.next();
+                let inner = u64::from(vector.length[lane]);
+                match self.lane(vector, lane, (association, sequence)) {
+                    Ok(()) => bytes += inner,
+                    Err(reason) => {
+                        associations[lane] = None;
+                        vector.next[lane] = reason.next();
+                    }
                 }
             }
+            association.count(bytes);
             from = end;
         }
     }
@@ -67,9 +71,6 @@ impl Surround {
         lane: usize,
         (association, sequence): (&Outbound, u64),
     ) -> Result<(), Drop> {
-        if vector.flags[lane] & flags::TUNNELS == flags::TUNNELS {
-            return Err(Drop::TunnelLoop);
-        }
         if sequence > association.last() {
             return Err(Drop::EspSequence);
         }
