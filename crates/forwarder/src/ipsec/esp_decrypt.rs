@@ -106,7 +106,13 @@ impl EspDecrypt {
         }
         let shape = association.shape;
         let rest = usize::from(shape.iv) + esp::TRAILER + usize::from(shape.tag);
-        let header = esp::check(vector.bytes(lane), rest).map_err(|_| Drop::EspMalformed)?;
+        let bytes = vector.bytes(lane);
+        let header = esp::check(bytes, rest).map_err(|_| malformed(association))?;
+        // What is encrypted is a multiple of a block, with the trailer (RFC 4303 section 2.4).
+        let around = usize::from(shape.front) + usize::from(shape.tag);
+        if !(bytes.len() - around).is_multiple_of(shape.block.into()) {
+            return Err(malformed(association));
+        }
         if header.spi.get() != association.spi {
             return Err(Drop::EspUnknownSpi);
         }
@@ -262,6 +268,13 @@ fn inner_length(payload: &[u8], next_header: u8) -> Option<u16> {
         _ => return None,
     };
     (usize::from(whole) <= payload.len()).then_some(whole)
+}
+
+/// Counts a packet whose length is wrong.
+#[cold]
+fn malformed(association: &Inbound) -> Drop {
+    count_one(&association.received.malformed);
+    Drop::EspMalformed
 }
 
 /// Counts a number that the window refuses.

@@ -53,6 +53,8 @@ fn what_is_wrong_has_a_name() {
             .map(|it| packet_from(2, &case.outer(it, 0))),
     );
     lab.assert_dropped(&[("esp-forged", 1), ("esp-malformed", 1), ("esp-unknown-spi", 2)]);
+    let counted = lab.state().inbound_association(IN).unwrap();
+    assert_eq!(counted.received().malformed.load(Relaxed), 1);
     let mut padding = case.text(&packet(), protocol::IP4);
     let at = padding.len() - 3;
     padding[at] ^= 1;
@@ -78,6 +80,19 @@ fn what_is_wrong_has_a_name() {
     let frame = case.outer(&case.sealed(20, &case.text(&padded, protocol::IP4)), 0);
     lab.send("east", [packet_from(2, &frame)]);
     assert_eq!(lab.only("west").payload, b"out");
+}
+
+/// A text that is no multiple of a block was not changed on its way: its sender made it so.
+#[test]
+fn a_text_of_cbc_that_is_no_multiple_of_a_block_is_malformed() {
+    let case = Case { algorithm: Algorithm::Aes128CbcSha256, ..Case::USUAL };
+    let mut lab = case.lab();
+    let esp = case.sealed(1, &case.text(&packet(), protocol::IP4));
+    lab.send("east", [packet_from(2, &case.outer(&esp[..esp.len() - 4], 0))]);
+    lab.assert_dropped(&[("esp-malformed", 1)]);
+    let inbound = lab.state().inbound_association(IN).unwrap();
+    let received = inbound.received();
+    assert_eq!([&received.malformed, &received.forged].map(|it| it.load(Relaxed)), [1, 0]);
 }
 
 #[test]
@@ -110,6 +125,8 @@ fn without_numbers_nothing_is_sent() {
     assert_eq!(frames.len(), 2, "RFC 4303 section 3.3.3: the number must not cycle");
     assert_eq!(case.opened(&frames[1], u32::MAX.into()).len(), 32);
     lab.assert_dropped(&[("esp-sequence", 3)]);
+    let outbound = lab.state().outbound_association("tun").unwrap();
+    assert_eq!(outbound.sent(), (u32::MAX.into(), 64), "bytes of what was sent");
 }
 
 #[test]
