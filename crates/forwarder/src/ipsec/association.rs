@@ -49,6 +49,13 @@ impl Shape {
         usize::from(self.front) + payload + padding + esp::TRAILER + usize::from(self.tag)
     }
 
+    /// The last sequence number that packets may have: then the association is over (RFC 4303 section 3.3.3).
+    #[inline]
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        if self.is_extended { u64::MAX - (1 << 32) } else { u32::MAX.into() }
+    }
+
     /// What is authenticated and not in the packet, or not in this form (RFC 4106 section 5, RFC 4303 section 3.3.2).
     #[inline(always)]
     pub(super) fn authenticated(&self, spi: u32, sequence: u64) -> ([u8; 16], u8) {
@@ -143,8 +150,7 @@ impl Settings {
     /// The shape of its packets.
     #[must_use]
     pub fn shape(&self) -> Shape {
-        let is_implicit = self.is_implicit && self.algorithm.can_have_implicit_iv();
-        Shape::of(self.algorithm, is_implicit, self.is_extended)
+        Shape::of(self.algorithm, self.is_implicit, self.is_extended)
     }
 
     /// The protocol behind the outer header.
@@ -185,11 +191,11 @@ impl Outbound {
         self.line.length() + udp + usize::from(self.shape.front)
     }
 
-    /// The last sequence number that packets may have: then the association is over (RFC 4303 section 3.3.3).
+    /// The last sequence number that packets may have.
     #[inline]
     #[must_use]
     pub fn last(&self) -> u64 {
-        if self.shape.is_extended { u64::MAX - (1 << 32) } else { u32::MAX.into() }
+        self.shape.last()
     }
 
     /// The last sequence number that was taken, and bytes of the inner packets.
@@ -214,10 +220,8 @@ impl Outbound {
 /// An inbound association.
 #[derive(Debug)]
 pub struct Inbound {
-    /// The interface of the tunnel.
+    /// The interface of the tunnel. Its VRF is that of the outer packets.
     pub(super) interface: u32,
-    /// The VRF of outer packets.
-    pub(super) vrf: u32,
     pub(super) spi: u32,
     pub(super) salt: [u8; 4],
     pub(super) shape: Shape,
@@ -252,12 +256,11 @@ impl Inbound {
     pub fn new(
         settings: &Settings,
         key: Key,
-        (interface, vrf): (u32, u32),
+        interface: u32,
         window: Option<ReplayWindow>,
     ) -> Self {
         Self {
             interface,
-            vrf,
             spi: settings.spi,
             salt: settings.salt,
             shape: settings.shape(),

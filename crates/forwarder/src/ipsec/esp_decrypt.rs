@@ -91,8 +91,9 @@ impl EspDecrypt {
         let outer = OuterIp::plain(bytes).or_else(|| OuterIp::any(bytes));
         let outer = outer.ok_or(Drop::EspMalformed)?;
         let is_udp = outer.protocol == protocol::UDP;
-        let is_of = is_udp == association.is_udp
-            && shared.attributes.vrf_of(vector.rx_if[lane]) == association.vrf;
+        let [received, tunnel] = [vector.rx_if[lane], association.interface]
+            .map(|interface| shared.attributes.vrf_of(interface));
+        let is_of = is_udp == association.is_udp && received == tunnel;
         if !is_of {
             return Err(Drop::EspUnknownSpi);
         }

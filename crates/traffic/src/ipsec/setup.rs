@@ -133,7 +133,7 @@ pub(super) fn associate(state: &mut ForwarderState, workload: &Workload) -> Resu
         let settings = Settings {
             spi: SPIS + at,
             algorithm,
-            salt: at.to_be_bytes(),
+            salt: if algorithm.salt_bytes() > 0 { at.to_be_bytes() } else { [0; 4] },
             is_extended: true,
             is_implicit: false,
             udp: None,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use stoa_ports::TunnelConfig;
+
 use super::*;
 
 /// Frames that are on their way while associations change.
@@ -72,4 +74,64 @@ fn the_number_of_an_interface_keeps_nothing_of_a_former_tunnel() {
         lab.send("west", [into(case)]);
         assert_eq!(case.opened(&lab.take("east")[0], 1).len(), 32);
     }
+}
+
+/// The setup of [`Case::lab`] with one change of its tunnel.
+fn changed(change: impl FnOnce(&mut TunnelConfig)) -> Setup {
+    let far4 = (IpAddr::V4([198, 51, 100, 0].into()), 24);
+    let setup = Setup::three_ports().tunnel("tun", 4, ends(true), Encapsulation::Esp);
+    let mut setup = setup.paths(far4, &[("tun", None, 1)]);
+    let Some(PortConfig::Tunnel(tunnel)) = setup.0.ports.get_mut("tun") else { panic!() };
+    change(tunnel);
+    setup
+}
+
+/// Associations are for two ends: nothing is sent to others by them, or in the clear.
+#[test]
+fn a_tunnel_with_other_ends_has_no_associations() {
+    let case = Case::USUAL;
+    let other = host4(7).into();
+    for setup in [
+        changed(|it| it.remote = other),
+        changed(|it| it.local = our4(3).into()),
+        changed(|it| it.encapsulation = Encapsulation::Gre),
+    ] {
+        let mut lab = Lab::new(&changed(|_| {}));
+        case.associate(&mut lab, "tun");
+        lab.apply(&setup).unwrap();
+        lab.settle();
+        lab.forget();
+        assert!(lab.state().outbound_association("tun").is_none());
+        assert!(lab.state().inbound_association(IN).is_none());
+        lab.send("west", [into(case)]);
+        let is_esp = |frame: &Vec<u8>| {
+            ipv4::check(&frame[14..]).is_ok_and(|view| view.header().protocol == protocol::ESP)
+        };
+        assert!(!lab.take("east").iter().any(is_esp));
+        // It is a tunnel like any other, for new associations.
+        lab.apply(&changed(|_| {})).unwrap();
+        case.associate(&mut lab, "tun");
+        lab.forget();
+        lab.send("west", [into(case)]);
+        assert_eq!(case.opened(&lab.take("east")[0], 1).len(), 32);
+    }
+}
+
+/// The tunnel and the port of its outer packets move to another VRF: associations go on.
+#[test]
+fn associations_follow_their_tunnel_into_another_vrf() {
+    let case = Case::USUAL;
+    let mut lab = Lab::new(&changed(|_| {}));
+    case.associate(&mut lab, "tun");
+    let far4 = (IpAddr::V4([198, 51, 100, 0].into()), 24);
+    let moved = changed(|_| {}).vrf("blue", &["west", "east", "tun"]);
+    lab.apply(&moved.paths_in("blue", far4, &[("tun", None, 1)])).unwrap();
+    lab.settle();
+    lab.forget();
+    lab.send("west", [into(case)]);
+    assert_eq!(case.opened(&lab.take("east")[0], 1).len(), 32);
+    let packet = udp(FAR4, host4(1), b"out");
+    lab.send("east", [packet_from(2, &case.encapsulated(1, &packet))]);
+    assert_eq!(lab.only("west").payload, b"out");
+    lab.assert_dropped(&[]);
 }

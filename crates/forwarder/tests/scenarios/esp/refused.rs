@@ -129,6 +129,57 @@ fn without_numbers_nothing_is_sent() {
     assert_eq!(outbound.sent(), (u32::MAX.into(), 64), "bytes of what was sent");
 }
 
+/// Each with the text that an operator reads.
+#[test]
+fn settings_that_cannot_work_are_refused_by_name() {
+    let case = Case::USUAL;
+    let cbc = Case { algorithm: Algorithm::Aes128CbcSha1, ..case };
+    let (settings, of_cbc) = (case.settings(0x3003), cbc.settings(0x3003));
+    let ports = |source| Some(UdpPorts { source, destination: 4500 });
+    let both = [
+        (Settings { spi: 255, ..settings.clone() }, "SPI 255 is reserved; choose one from 256 on"),
+        (
+            Settings { is_implicit: true, ..of_cbc.clone() },
+            "aes-128-cbc-sha1 has no implicit IV; send the IV",
+        ),
+        (Settings { salt: SALT, ..of_cbc }, "aes-128-cbc-sha1 has no salt; leave it out"),
+        (
+            Settings { udp: ports(4501), ..settings.clone() },
+            "ESP in UDP at our port 4501; choose 4500",
+        ),
+    ];
+    let mut lab = case.lab();
+    for (settings, text) in both {
+        let (encryption, integrity) = Case { algorithm: settings.algorithm, ..case }.keys();
+        let keys = Keys { encryption: &encryption, integrity: &integrity };
+        let how = (DontFragment::Copy, None);
+        let set = lab.state().set_outbound_association("tun", (&settings, keys), how, 0);
+        let added = lab.state().add_inbound_association("tun", (&settings, keys), 64);
+        assert_eq!([set, added].map(|it| it.unwrap_err().to_string()), [text; 2]);
+    }
+    let extended = Settings { is_extended: true, ..settings.clone() };
+    let (encryption, integrity) = case.keys();
+    let keys = Keys { encryption: &encryption, integrity: &integrity };
+    let mut add = |settings, window| {
+        lab.state().add_inbound_association("tun", (settings, keys), window).unwrap_err()
+    };
+    assert_eq!(add(&extended, 0), AssociationError::NoWindow);
+    assert_eq!(
+        [63, 65_537].map(|size| add(&settings, size)),
+        [63, 65_537].map(AssociationError::Window)
+    );
+    let mut set = |settings, dscp, last| {
+        let how = (DontFragment::Copy, dscp);
+        lab.state().set_outbound_association("tun", (settings, keys), how, last)
+    };
+    assert_eq!(set(&settings, Some(64), 0), Err(AssociationError::Dscp(64)));
+    let last = u64::from(u32::MAX);
+    assert_eq!(set(&settings, None, last), Err(AssociationError::LastNumber(last)));
+    assert_eq!(set(&extended, None, u64::MAX), Err(AssociationError::LastNumber(u64::MAX)));
+    assert_eq!(set(&extended, Some(63), last), Ok(()));
+    lab.state().add_inbound_association("tun", (&settings, keys), 0).unwrap();
+}
+
 #[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
     let case = Case::USUAL;
