@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
-use stoa_crypto::{Algorithm, Authentication, Key};
+use stoa_crypto::{Algorithm, Authentication, Key, Salt};
 use stoa_tables::replay_window::ReplayWindow;
 use stoa_wire::{esp, protocol, udp};
 
@@ -73,15 +73,6 @@ impl Shape {
     }
 }
 
-/// What of a nonce is secret, with the number of a packet.
-#[inline(always)]
-pub(super) fn nonce(salt: [u8; 4], number: [u8; 8]) -> [u8; 12] {
-    let mut nonce = [0; 12];
-    nonce[..4].copy_from_slice(&salt);
-    nonce[4..].copy_from_slice(&number);
-    nonce
-}
-
 /// The don't-fragment flag of outer IPv4 packets (RFC 4301 section 8.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DontFragment {
@@ -109,7 +100,7 @@ pub struct Outbound {
     /// The outer header of its packets.
     pub(super) line: TunnelLine,
     pub(super) spi: u32,
-    pub(super) salt: [u8; 4],
+    pub(super) salt: Salt,
     pub(super) shape: Shape,
     pub(super) udp: Option<UdpPorts>,
     pub(super) dont_fragment: DontFragment,
@@ -137,7 +128,7 @@ pub struct Settings {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// In front of the IV in a nonce; zeros where the algorithm has none.
-    pub salt: [u8; 4],
+    pub salt: Salt,
     /// Sequence numbers of 64 bits.
     pub is_extended: bool,
     /// The IV is not in the packet (RFC 8750).
@@ -174,7 +165,7 @@ impl Outbound {
         Self {
             line,
             spi: settings.spi,
-            salt: settings.salt,
+            salt: settings.salt.clone(),
             shape: settings.shape(),
             udp: settings.udp,
             dont_fragment,
@@ -223,12 +214,12 @@ pub struct Inbound {
     /// The interface of the tunnel. Its VRF is that of the outer packets.
     pub(super) interface: u32,
     pub(super) spi: u32,
-    pub(super) salt: [u8; 4],
+    pub(super) salt: Salt,
     pub(super) shape: Shape,
     pub(super) is_udp: bool,
     pub(super) key: Key,
     /// `None`: numbers are not checked.
-    pub(super) window: Option<ReplayWindow>,
+    pub(super) window: Option<CachePadded<ReplayWindow>>,
     pub(super) received: CachePadded<Received>,
 }
 
@@ -262,11 +253,11 @@ impl Inbound {
         Self {
             interface,
             spi: settings.spi,
-            salt: settings.salt,
+            salt: settings.salt.clone(),
             shape: settings.shape(),
             is_udp: settings.udp.is_some(),
             key,
-            window,
+            window: window.map(CachePadded::new),
             received: CachePadded::default(),
         }
     }
@@ -286,7 +277,7 @@ impl Inbound {
     /// Its window.
     #[must_use]
     pub fn window(&self) -> Option<&ReplayWindow> {
-        self.window.as_ref()
+        self.window.as_deref()
     }
 }
 

@@ -16,7 +16,7 @@ use stoa_tables::replay_window::Replay;
 use stoa_wire::{esp, ipv4, ipv6, protocol, udp};
 
 use super::KEEPALIVE;
-use super::association::{Inbound, nonce};
+use super::association::Inbound;
 use super::batch::Batch;
 use super::engines::engines;
 use crate::attributes::interface_flags::UP;
@@ -24,11 +24,10 @@ use crate::drops::Drop;
 use crate::shared::Shared;
 use crate::tunnel::congestion;
 use crate::tunnel::outer::OuterIp;
+use crate::tunnel::tunnel_input::{self, IP4, IP6};
 
 /// The next nodes of inner packets.
-pub const EDGES: &[&str] = &["ip4-input", "ip6-input"];
-const IP4: u16 = 0;
-const IP6: u16 = 1;
+pub const EDGES: &[&str] = tunnel_input::EDGES;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -214,7 +213,7 @@ fn decrypt(
         // An implicit IV is the sequence number (RFC 8750 section 3).
         let number = sent.filter(|_| shape.iv > 0).copied().unwrap_or(sequence.to_be_bytes());
         let (aad, aad_length) = shape.authenticated(association.spi, sequence);
-        let nonce = nonce(association.salt, number);
+        let nonce = association.salt.nonce(number);
         let (key, text_offset) = (&association.key, shape.front);
         if batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }) {
             batch.run(|lanes| engines.open(lanes), |lane, is| authentic[lane] = is);

@@ -17,7 +17,7 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::{checksum, ipv6, protocol, udp};
 
-use super::association::{DontFragment, Outbound, nonce};
+use super::association::{DontFragment, Outbound};
 use super::batch::Batch;
 use super::engines::engines;
 use super::surround::Surround;
@@ -26,13 +26,12 @@ use crate::arcs::ROUTER;
 use crate::drops::Drop;
 use crate::ip::header_words;
 use crate::shared::Shared;
+use crate::tunnel::encapsulate::{LOOKUP4, LOOKUP6};
 use crate::tunnel::line::Inner;
 use crate::tunnel::tunnel_output::{self, count, to_origin};
 
 /// The next nodes of outer packets.
 pub const EDGES: &[&str] = tunnel_output::OUTER_EDGES;
-const LOOKUP4: u16 = 0;
-const LOOKUP6: u16 = 1;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -163,7 +162,7 @@ fn encrypt(associations: &mut Associations<'_>, sequences: &[u64; VECTOR], vecto
         let Some(association) = associations[lane] else { continue };
         let (shape, sequence) = (association.shape, sequences[lane]);
         let (aad, aad_length) = shape.authenticated(association.spi, sequence);
-        let nonce = nonce(association.salt, sequence.to_be_bytes());
+        let nonce = association.salt.nonce(sequence.to_be_bytes());
         let (key, text_offset) = (&association.key, shape.front);
         if batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }) {
             batch.run(|lanes| engines.seal(lanes), |lane, is| sealed[lane] = is);

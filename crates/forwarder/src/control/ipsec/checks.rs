@@ -66,7 +66,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), AssociationError> {
     if *is_implicit && !algorithm.can_have_implicit_iv() {
         return Err(AssociationError::ImplicitIv(algorithm.name()));
     }
-    if *salt != [0; 4] && algorithm.salt_bytes() == 0 {
+    if !salt.is_zero() && algorithm.salt_bytes() == 0 {
         return Err(AssociationError::Salt(algorithm.name()));
     }
     match udp {

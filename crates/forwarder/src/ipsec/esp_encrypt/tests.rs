@@ -24,8 +24,9 @@ fn pool() -> &'static Pool {
 
 /// An association of one tunnel, with keys of its own.
 fn association(spi: u32, algorithm: Algorithm, last: u64) -> Outbound {
-    let salt = if algorithm.salt_bytes() > 0 { spi.to_be_bytes() } else { [0; 4] };
+    let bytes = if algorithm.salt_bytes() > 0 { spi.to_be_bytes() } else { [0; 4] };
     let (is_extended, is_implicit) = (false, false);
+    let salt = bytes.into();
     let settings = Settings { spi, algorithm, salt, is_extended, is_implicit, udp: None };
     let key = key(&settings);
     let tunnel = Tunnel {
@@ -55,7 +56,7 @@ fn opened(association: &Outbound, packet: &[u8]) -> (u64, Vec<u8>) {
     let (shape, sequence) = (association.shape, u64::from(header.sequence.get()));
     let mut packet = packet.to_vec();
     let (aad, aad_length) = shape.authenticated(association.spi, sequence);
-    let nonce = nonce(association.salt, sequence.to_be_bytes());
+    let nonce = association.salt.nonce(sequence.to_be_bytes());
     let (key, text_offset) = (&association.key, shape.front);
     let lane = Lane { key, packet: &mut packet, text_offset, nonce, aad, aad_length };
     assert!(engines().open(&mut [lane]).has(0), "{sequence}: forged");

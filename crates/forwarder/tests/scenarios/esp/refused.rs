@@ -142,7 +142,7 @@ fn settings_that_cannot_work_are_refused_by_name() {
             Settings { is_implicit: true, ..of_cbc.clone() },
             "aes-128-cbc-sha1 has no implicit IV; send the IV",
         ),
-        (Settings { salt: SALT, ..of_cbc }, "aes-128-cbc-sha1 has no salt; leave it out"),
+        (Settings { salt: SALT.into(), ..of_cbc }, "aes-128-cbc-sha1 has no salt; leave it out"),
         (
             Settings { udp: ports(4501), ..settings.clone() },
             "ESP in UDP at our port 4501; choose 4500",
