@@ -311,7 +311,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_packet_has_whole_blocks_and_less_than_a_block_of_padding(payload in 0_usize..12_000, at in 0..Algorithm::ALL.len()) {
+        fn a_packet_has_whole_blocks_and_little_padding(
+            payload in 0_usize..12_000,
+            at in 0..Algorithm::ALL.len(),
+        ) {
             let shape = Shape::of(Algorithm::ALL[at], false, true);
             let text = shape.length(payload) - usize::from(shape.front) - usize::from(shape.tag);
             let block = usize::from(shape.block);
