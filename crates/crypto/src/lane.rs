@@ -10,8 +10,6 @@ use crate::{Algorithm, KeyError};
 
 /// The most lanes of a batch.
 pub const BATCH: usize = 256;
-/// The most bytes of an ICV.
-pub const TAG_MAX: usize = 32;
 /// The most bytes of a lane's packet: as many as IP has.
 pub const PACKET_MAX: usize = 65_535;
 

@@ -20,6 +20,7 @@ mod engines;
 mod ipsec_mb;
 mod ivs;
 mod lane;
+mod salt;
 pub mod vaes;
 
 pub use algorithm::{Algorithm, Authentication};
@@ -27,4 +28,5 @@ pub use aws_lc::AwsLc;
 pub use engine::{Engine, KeyError};
 pub use engines::{EngineState, Engines, ForceError, Refusal, engines};
 pub use ivs::{Ivs, RandomError};
-pub use lane::{BATCH, Key, Lane, Mask, PACKET_MAX, TAG_MAX};
+pub use lane::{BATCH, Key, Lane, Mask, PACKET_MAX};
+pub use salt::Salt;

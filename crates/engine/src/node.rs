@@ -6,7 +6,7 @@ use crate::counters::WorkerCounters;
 use crate::drops::Reason;
 use crate::graph::Deadlines;
 use crate::packet::Packet;
-use crate::pool::{PoolCache, SLOT};
+use crate::pool::{JUMBO, PoolCache, SLOT};
 use crate::quiescence::Reader;
 use crate::trace_capture::TraceCapture;
 use crate::trace_capture::trace::Event;
@@ -160,6 +160,18 @@ impl Context<'_> {
         let mut packet = self.pool.jumbo_packet()?;
         packet.set_own();
         Some(packet)
+    }
+
+    /// Moves a lane to a jumbo buffer, at the same offset, so that there is space behind its data; `false` and no change
+    /// when all of them are in use (counted). A lane that has one keeps it.
+    pub fn enlarge(&mut self, vector: &mut Vector, lane: usize) -> bool {
+        let from = vector.pool().global_id(vector.buffers()[lane]);
+        let is_larger = vector.capacity(lane) < JUMBO;
+        let done = self.pool.enlarge(vector, lane);
+        if done && is_larger && vector.flags[lane] & flags::TRACED != 0 {
+            self.trace_capture.happened(vector, lane, Event::Moved { from });
+        }
+        done
     }
 
     /// The value that the nodes of this worker share, as [`crate::GraphSpec::with_local`] made it; `None`: it is of

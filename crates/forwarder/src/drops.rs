@@ -138,7 +138,7 @@ reasons! {
     TunnelLoop "tunnel-loop" "more than three nested tunnels: the route to the remote end leads into the tunnel itself";
     TunnelHeadroom "tunnel-headroom" "no headroom for the tunnel header, or the packet becomes too long";
     EspUnknownSpi "esp-unknown-spi" "no security association has the SPI of the ESP packet, or it is of another VRF";
-    EspMalformed "esp-malformed" "ESP packet that is shorter than its headers, trailer and ICV";
+    EspMalformed "esp-malformed" "ESP packet that is shorter than its headers, trailer and ICV, or no multiple of a block (RFC 4303 2.4)";
     EspReplayed "esp-replayed" "ESP sequence number that was received before (RFC 4303 3.4.3)";
     EspLate "esp-late" "ESP sequence number behind the anti-replay window (RFC 4303 3.4.3)";
     EspForged "esp-forged" "ESP packet whose ICV is wrong";

@@ -37,11 +37,16 @@ pub(crate) fn mac(requested: Option<[u8; 6]>) -> [u8; 6] {
 
 /// The configured MTU; 0 means `usual`.
 pub(crate) fn mtu(requested: u32, usual: u32) -> Result<u32, OpenError> {
+    mtu_up_to(requested, usual, MTU_MAX)
+}
+
+/// The same, with another limit than [`MTU_MAX`].
+pub(crate) fn mtu_up_to(requested: u32, usual: u32, most: u32) -> Result<u32, OpenError> {
     match requested {
-        0 => Ok(usual.min(MTU_MAX)),
-        MTU_MIN..=MTU_MAX => Ok(requested),
+        0 => Ok(usual.min(most)),
+        _ if (MTU_MIN..=most).contains(&requested) => Ok(requested),
         _ => {
-            let reason = format!("{requested} bytes requested: configure {MTU_MIN} to {MTU_MAX}");
+            let reason = format!("{requested} bytes requested: configure {MTU_MIN} to {most}");
             Err(OpenError::Config { field: "mtu", reason })
         }
     }

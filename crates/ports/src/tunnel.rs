@@ -32,7 +32,7 @@ pub struct TunnelConfig {
     pub encapsulation: Encapsulation,
     /// TTL or hop limit of outer packets, at least 1; 0: 64.
     pub hop_limit: u8,
-    /// Bytes of an inner packet, 68 to 11,050; 0: what fits into 1,500 bytes.
+    /// Bytes of an inner packet, 68 to 11,050, less what ESP and its outer header add; 0: what fits into 1,500 bytes.
     pub mtu: u32,
 }
 
@@ -71,7 +71,12 @@ pub fn open(config: &TunnelConfig) -> Result<Tunnel, OpenError> {
         let reason = format!("{} is not of the family of {}", config.remote, config.local);
         return Err(OpenError::Config { field: "remote", reason });
     }
-    let mtu = link::mtu(config.mtu, WAY - config.overhead())?;
+    let most = match config.encapsulation {
+        // The end of the packet, too, must find space in a buffer.
+        Encapsulation::Esp => link::MTU_MAX - config.overhead(),
+        Encapsulation::Ip | Encapsulation::Gre => link::MTU_MAX,
+    };
+    let mtu = link::mtu_up_to(config.mtu, WAY - config.overhead(), most)?;
     let config = TunnelConfig { mtu, ..config.clone() };
     Ok(Tunnel { config, mac: link::mac(None), up: false })
 }

@@ -12,6 +12,10 @@
 use crate::sync::{AtomicU64, Cells, zeroed};
 use core::sync::atomic::Ordering::Relaxed;
 
+/// The fewest numbers of a window (RFC 4303 section 3.4.3 recommends them), and the most.
+pub const SIZE_MIN: u32 = 64;
+/// See [`SIZE_MIN`].
+pub const SIZE_MAX: u32 = 65_536;
 /// Numbers of a block.
 const BLOCK: u64 = 32;
 /// Bits of a word below the number of its block.
@@ -47,11 +51,11 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// A window of `size` numbers, at least 64 and at most 65,536, rounded up to a multiple of 32, which refuses all
+    /// A window of `size` numbers, at least [`SIZE_MIN`] and at most [`SIZE_MAX`], rounded up to a multiple of 32, which refuses all
     /// numbers up to `floor`: those that were used before. `None`: there is no memory.
     #[must_use]
     pub fn new(size: u32, floor: u64) -> Option<Self> {
-        let size = u64::from(size.clamp(64, 65_536)).next_multiple_of(BLOCK);
+        let size = u64::from(size.clamp(SIZE_MIN, SIZE_MAX)).next_multiple_of(BLOCK);
         let ring = (size / BLOCK + 1).next_power_of_two();
         let words = Cells(zeroed::<AtomicU64>(ring as usize)?);
         let last = floor / BLOCK;

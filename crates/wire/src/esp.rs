@@ -4,7 +4,7 @@
 //! SPI (4) | sequence number (4) | IV (by algorithm) | payload | padding 1, 2, 3 ... | pad length | next header | ICV
 //! ```
 
-use crate::{BuildError, build_error::prefix_of};
+use crate::BuildError;
 use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -52,17 +52,6 @@ pub fn check(bytes: &[u8], rest: usize) -> Result<&Header, EspError> {
         return Err(EspError::BadSpi);
     }
     if behind.len() < rest { Err(EspError::Truncated) } else { Ok(header) }
-}
-
-/// Writes a header; returns its length.
-///
-/// # Errors
-/// The buffer is too short.
-#[inline]
-pub fn build(out: &mut [u8], spi: u32, sequence: u32) -> Result<usize, BuildError> {
-    let header = Header { spi: U32::new(spi), sequence: U32::new(sequence) };
-    prefix_of(out, LENGTH)?.copy_from_slice(header.as_bytes());
-    Ok(LENGTH)
 }
 
 /// Bytes of padding behind a payload, so that it ends with the trailer at a multiple of `block`, which is 4 or 16 (RFC
@@ -139,9 +128,8 @@ mod tests {
             let mut text = [&payload[..], &vec![0xee; padding + TRAILER]].concat();
             build_trailer(&mut text[payload.len()..], next).unwrap();
             prop_assert_eq!(check_trailer(&text), Ok((&payload[..], next)));
-            let mut header = [0; LENGTH];
-            build(&mut header, spi, sequence).unwrap();
-            let read = check(&header, 0).unwrap();
+            let header = Header { spi: U32::new(spi), sequence: U32::new(sequence) };
+            let read = check(header.as_bytes(), 0).unwrap();
             prop_assert_eq!((read.spi.get(), read.sequence.get()), (spi, sequence));
         }
 

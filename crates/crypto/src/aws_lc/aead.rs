@@ -1,8 +1,6 @@
 //! GCM, ChaCha20-Poly1305 and GMAC. Each returns whether a lane is good, and `None` where it is malformed.
-#![allow(unsafe_code)]
 
 use core::cell::RefCell;
-use core::mem::ManuallyDrop;
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -11,8 +9,8 @@ use aws_lc_rs::aead::{
 use crate::lane::{PACKET_MAX, Parts};
 use crate::{Algorithm, Lane};
 
-/// A key of an AEAD.
-pub(crate) struct AeadKey(ManuallyDrop<LessSafeKey>);
+/// A key of an AEAD. Its memory is the library's, which zeroes whatever it frees.
+pub(crate) struct AeadKey(LessSafeKey);
 
 impl AeadKey {
     pub(super) fn new(algorithm: Algorithm, bytes: &[u8]) -> Option<Self> {
@@ -23,7 +21,7 @@ impl AeadKey {
             _ => return None,
         };
         let key = UnboundKey::new(of, bytes).ok()?;
-        Some(Self(ManuallyDrop::new(LessSafeKey::new(key))))
+        Some(Self(LessSafeKey::new(key)))
     }
 
     pub(super) fn seal(&self, lane: &mut Lane<'_>) -> Option<bool> {
@@ -58,17 +56,6 @@ impl AeadKey {
             let aad = Aad::from(it);
             self.0.open_in_place_separate_tag(nonce, aad, lane.tag(), &mut []).is_ok()
         })
-    }
-}
-
-impl Drop for AeadKey {
-    fn drop(&mut self) {
-        // SAFETY: it is dropped once, and what is zeroed afterwards is not used any more. The library's context has no
-        // memory elsewhere.
-        unsafe {
-            ManuallyDrop::drop(&mut self.0);
-            zeroize::zeroize_flat_type(&raw mut self.0);
-        }
     }
 }
 

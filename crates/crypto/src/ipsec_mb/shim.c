@@ -147,6 +147,8 @@ static void gcm(IMB_MGR *manager, struct lane *lane, bool is_seal, uint8_t *made
 	call(&key->of.gcm, &context, text, text, lane->text_length, lane->nonce, lane->aad, lane->aad_length,
 	     is_seal ? tag : made, key->tag_bytes);
 	lane->is_good = is_seal || is_equal(made, tag, key->tag_bytes);
+	/* It has the pad of the tag. */
+	explicit_bzero(&context, sizeof(context));
 }
 
 static void fill_chacha20_poly1305(IMB_JOB *job, const struct lane *lane)

@@ -18,6 +18,8 @@ pub struct GcmKey {
     pub(super) round_keys: [[u8; 16]; ROUND_KEYS],
     /// Ten or fourteen.
     pub(super) rounds: u8,
+    /// The rest of the line: kernels load whole vectors of powers, up to the end of the key.
+    pub(super) _rest: [u8; 15],
 }
 
 impl Drop for GcmKey {

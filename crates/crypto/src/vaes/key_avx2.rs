@@ -3,6 +3,8 @@
 
 use core::arch::x86_64::*;
 
+use zeroize::Zeroizing;
+
 use super::Vaes256;
 use super::ghash_avx2::Product;
 use super::gmac_avx2::encrypted;
@@ -14,6 +16,7 @@ pub(super) fn prepare(_: &Vaes256, bytes: &[u8]) -> Box<GcmKey> {
         powers: [[0; 16]; POWERS],
         round_keys: [[0; 16]; ROUND_KEYS],
         rounds: 10,
+        _rest: [0; 15],
     });
     // SAFETY: there is a `Vaes256` only where the processor has the features.
     unsafe { prepare_here(bytes, &mut key) };
@@ -24,14 +27,13 @@ pub(super) fn prepare(_: &Vaes256, bytes: &[u8]) -> Box<GcmKey> {
 fn prepare_here(bytes: &[u8], key: &mut GcmKey) {
     expand(bytes, key);
     let h = encrypted(key, _mm_setzero_si128());
-    let mut bytes = [0; 16];
+    let mut bytes = Zeroizing::new([0; 16]);
     // SAFETY: it has 16 bytes.
     unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), h) };
     // Times x: products of reflected polynomials are one bit short.
-    let h = u128::from_be_bytes(bytes);
-    let carry = 0_u128.wrapping_sub(h >> 127);
-    let h = (h << 1) ^ (carry & 0xc200_0000_0000_0000_0000_0000_0000_0001);
-    let one = from_u128(h);
+    let h = Zeroizing::new(u128::from_be_bytes(*bytes));
+    let carry = 0_u128.wrapping_sub(*h >> 127);
+    let one = from_u128((*h << 1) ^ (carry & 0xc200_0000_0000_0000_0000_0000_0000_0001));
     let mut power = one;
     for place in (0..POWERS).rev() {
         // SAFETY: it has 16 bytes.
@@ -53,7 +55,7 @@ fn from_u128(it: u128) -> __m128i {
 fn expand(bytes: &[u8], key: &mut GcmKey) {
     let words = bytes.len() / 4;
     key.rounds = words as u8 + 6;
-    let mut all = [0_u32; 4 * ROUND_KEYS];
+    let mut all = Zeroizing::new([0_u32; 4 * ROUND_KEYS]);
     for (word, bytes) in all.iter_mut().zip(bytes.as_chunks::<4>().0) {
         *word = u32::from_le_bytes(*bytes);
     }

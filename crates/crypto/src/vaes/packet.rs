@@ -84,28 +84,32 @@ pub(super) fn packets<'a, const N: usize>(
     of: &[u8],
     nobody: &mut [u8; 16],
 ) -> [Packet<'a>; N] {
-    let mut one = |at: usize| {
-        let lane = lanes.get_mut(usize::from(of[at.min(of.len() - 1)]));
-        let Some(lane) = lane else { unreachable!("a lane of the batch") };
+    let mut one = |lane: u8| {
+        let at = usize::from(lane);
+        let Some(lane) = lanes.get_mut(at) else { unreachable!("a lane of the batch") };
         let Prepared::Vaes(key) = &lane.key.prepared else { unreachable!("a lane of this engine") };
-        let is_there = at < of.len();
         let Some(text) = lane.text_range() else { unreachable!("a lane that is well-formed") };
         // One borrow, so that both pointers stay valid.
         let packet = lane.packet.as_mut_ptr();
         Packet {
             key,
             text: packet.wrapping_add(text.start),
-            length: if is_there { text.len() } else { 0 },
+            length: text.len(),
             nonce: lane.nonce.as_ptr(),
             aad: lane.aad.as_ptr(),
             aad_length: lane.aad_length,
-            tag: if is_there { packet.wrapping_add(text.end) } else { nobody.as_mut_ptr() },
-            lane: if is_there { of[at].into() } else { usize::MAX },
+            tag: packet.wrapping_add(text.end),
+            lane: at,
         }
     };
-    let mut all = [one(0); N];
-    for (at, place) in all.iter_mut().enumerate().skip(1) {
-        *place = one(at);
+    let mut all = [one(of[0]); N];
+    for (place, lane) in all.iter_mut().zip(of).skip(1) {
+        *place = one(*lane);
+    }
+    // A packet is borrowed once: those that are missing have the text of the last one, of which they take no byte.
+    let tag = nobody.as_mut_ptr();
+    for at in of.len()..N {
+        all[at] = Packet { length: 0, tag, lane: usize::MAX, ..all[of.len() - 1] };
     }
     all
 }

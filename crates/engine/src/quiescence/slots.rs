@@ -24,9 +24,10 @@ impl<T: Send + Sync + 'static> Slots<T> {
         Self { rows, quiescence: quiescence.clone() }
     }
 
-    /// The number of places.
-    pub fn capacity(&self) -> usize {
-        self.rows.len()
+    /// Whether a place has a row now. It may be another one, or gone, for the next call of [`Self::get`].
+    #[inline(always)]
+    pub fn has(&self, at: u32) -> bool {
+        self.rows.get(at as usize).is_some_and(|row| !row.load(Ordering::Relaxed).is_null())
     }
 
     /// The row of a place now, until the reader's next quiescent point.
@@ -90,6 +91,7 @@ mod tests {
         let row = Arc::new(7);
         assert!(slots.set(1, Some(row.clone()), &mut graveyard));
         assert!(!slots.set(2, Some(row.clone()), &mut graveyard), "there is no third place");
+        assert_eq!([0, 1, 2].map(|at| slots.has(at)), [false, true, false]);
         quiescence.online(0);
         {
             // SAFETY: the worker is online, and passes no quiescent point in this block.

@@ -55,7 +55,7 @@ pub enum Event {
         /// The buffer of the other, as [`Pool::global_id`](crate::Pool::global_id).
         from: u64,
     },
-    /// Moved to a buffer of the worker's NUMA node: it is known by that from now on.
+    /// Moved to a larger buffer, or to one of the worker's NUMA node: it is known by that from now on.
     Moved {
         /// The former buffer, as [`Pool::global_id`](crate::Pool::global_id).
         from: u64,

@@ -1,18 +1,22 @@
-//! Security associations: gives them rows and publishes them to the workers, each by itself.
+//! Security associations: publishes them to the workers, each by itself.
+
+mod checks;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use stoa_crypto::KeyError;
 use stoa_tables::replay_window::ReplayWindow;
-use stoa_tables::spi_table::SpiError;
 
-use super::capability::{Capability, Start, Verbs};
+use super::capability::{Capability, Published, Start, Verbs};
 use super::forwarder_state::ForwarderState;
 use crate::ipsec::association::{DontFragment, Inbound, Outbound, Settings};
 use crate::ipsec::engines::engines;
 use crate::ipsec::table::CAPACITY;
+use crate::tunnel::Tunnel;
 use crate::tunnel::line::TunnelLine;
+pub use checks::AssociationError;
+use checks::{check_inbound, check_outbound};
 
 /// The keys of an association.
 #[derive(Clone, Copy)]
@@ -23,24 +27,7 @@ pub struct Keys<'a> {
     pub integrity: &'a [u8],
 }
 
-/// Why an association is refused; nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AssociationError {
-    /// The interface is no tunnel with ESP.
-    #[error("{0:?} is no tunnel with ESP")]
-    NoTunnel(String),
-    /// The keys do not fit the algorithm.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// The SPI is in use, or finds no place.
-    #[error(transparent)]
-    Spi(#[from] SpiError),
-    /// There is no room.
-    #[error("there are {CAPACITY} security associations in this direction already")]
-    Full,
-}
-
-/// Rows of a direction.
+/// Rows of inbound associations.
 #[derive(Default)]
 struct Rows {
     free: Vec<u32>,
@@ -62,20 +49,40 @@ impl Rows {
     }
 }
 
+/// The associations of one tunnel.
+struct OfTunnel {
+    /// The local and the remote address for which they were set.
+    ends: (IpAddr, IpAddr),
+    outbound: Option<Arc<Outbound>>,
+    /// The SPIs of inbound ones.
+    inbound: Vec<u32>,
+}
+
 /// The associations.
 #[derive(Default)]
 pub(super) struct Associations {
-    /// By the interface of their tunnel.
-    outbound: BTreeMap<u32, (u32, Arc<Outbound>)>,
-    outbound_rows: Rows,
+    /// By interface.
+    tunnels: BTreeMap<u32, OfTunnel>,
     /// By SPI.
     inbound: BTreeMap<u32, (u32, Arc<Inbound>)>,
     inbound_rows: Rows,
 }
 
+impl Associations {
+    /// Those of a tunnel.
+    fn of(&mut self, tunnel: &Tunnel) -> &mut OfTunnel {
+        let ends = (tunnel.local, tunnel.remote);
+        let none = || OfTunnel { ends, outbound: None, inbound: Vec::new() };
+        self.tunnels.entry(tunnel.interface).or_insert_with(none)
+    }
+}
+
 impl Capability for Associations {
-    const VERBS: Verbs =
-        Verbs { remove_interface: ForwarderState::remove_associations, ..Verbs::NONE };
+    const VERBS: Verbs = Verbs {
+        publish: ForwarderState::remove_associations_of_others,
+        remove_interface: ForwarderState::remove_associations,
+        ..Verbs::NONE
+    };
 
     fn start(_: &Start<'_>) -> Self {
         Self::default()
@@ -83,10 +90,11 @@ impl Capability for Associations {
 }
 
 impl ForwarderState {
-    /// Sends the packets of a tunnel by an association, from now on. Packets get the numbers behind `last`.
+    /// Sends the packets of a tunnel by an association, from now on, in place of the one before. Packets get the numbers
+    /// behind `last`.
     ///
     /// # Errors
-    /// There is no such tunnel, the keys do not fit, or there is no room.
+    /// There is no such tunnel, or settings or keys do not fit.
     pub fn set_outbound_association(
         &mut self,
         tunnel: &str,
@@ -96,30 +104,24 @@ impl ForwarderState {
     ) -> Result<(), AssociationError> {
         let no_tunnel = || AssociationError::NoTunnel(tunnel.to_owned());
         let index = self.index_of(tunnel).ok_or_else(no_tunnel)?;
-        let ends = self.esp_tunnel_at(index).ok_or_else(no_tunnel)?;
+        let of = self.esp_tunnel_at(index).ok_or_else(no_tunnel)?;
+        check_outbound(settings, dscp, last)?;
         let key = engines().key(settings.algorithm, keys.encryption, keys.integrity)?;
-        let identification = self.identify_tunnel(&ends);
+        let identification = self.identify_tunnel(&of);
         let protocol = settings.protocol();
         let line =
-            TunnelLine::carrying(&ends, identification, [protocol; 2]).ok_or_else(no_tunnel)?;
+            TunnelLine::carrying(&of, identification, [protocol; 2]).ok_or_else(no_tunnel)?;
         let outbound = Outbound::new(settings, key, line, (dont_fragment, dscp), last);
-        let associations = &mut self.capabilities.ipsec;
-        let row = associations.outbound_rows.take()?;
         let outbound = Arc::new(outbound);
-        let ipsec = &self.shared.ipsec;
-        ipsec.set_outbound(row, Some(outbound.clone()), &mut self.graveyard);
-        ipsec.send_by(index, Some(row));
-        if let Some((old, _)) = associations.outbound.insert(index, (row, outbound)) {
-            ipsec.set_outbound(old, None, &mut self.graveyard);
-            associations.outbound_rows.free.push(old);
-        }
+        self.shared.ipsec.set_outbound(index, Some(outbound.clone()), &mut self.graveyard);
+        self.capabilities.ipsec.of(&of).outbound = Some(outbound);
         Ok(())
     }
 
     /// Receives packets of a tunnel by one more association. `window` is the size of its anti-replay window; 0: none.
     ///
     /// # Errors
-    /// There is no such tunnel, the keys do not fit, the SPI is in use, or there is no room.
+    /// There is no such tunnel, settings or keys do not fit, the SPI is in use, or there is no room.
     pub fn add_inbound_association(
         &mut self,
         tunnel: &str,
@@ -128,13 +130,14 @@ impl ForwarderState {
     ) -> Result<(), AssociationError> {
         let no_tunnel = || AssociationError::NoTunnel(tunnel.to_owned());
         let index = self.index_of(tunnel).ok_or_else(no_tunnel)?;
-        let ends = self.esp_tunnel_at(index).ok_or_else(no_tunnel)?;
+        let of = self.esp_tunnel_at(index).ok_or_else(no_tunnel)?;
+        check_inbound(settings, window)?;
         let key = engines().key(settings.algorithm, keys.encryption, keys.integrity)?;
         let window = match window {
             0 => None,
-            size => Some(ReplayWindow::new(size, 0).ok_or(AssociationError::Full)?),
+            size => Some(ReplayWindow::new(size, 0).ok_or(AssociationError::NoMemory)?),
         };
-        let inbound = Arc::new(Inbound::new(settings, key, (index, ends.vrf), window));
+        let inbound = Arc::new(Inbound::new(settings, key, index, window));
         let associations = &mut self.capabilities.ipsec;
         let row = associations.inbound_rows.take()?;
         let place = (settings.spi, row);
@@ -144,13 +147,17 @@ impl ForwarderState {
             return Err(error.into());
         }
         associations.inbound.insert(settings.spi, (row, inbound));
+        associations.of(&of).inbound.push(settings.spi);
         Ok(())
     }
 
     /// Ends an inbound association. `false`: there is none with this SPI.
     pub fn remove_inbound_association(&mut self, spi: u32) -> bool {
         let associations = &mut self.capabilities.ipsec;
-        let Some((row, _)) = associations.inbound.remove(&spi) else { return false };
+        let Some((row, inbound)) = associations.inbound.remove(&spi) else { return false };
+        if let Some(of) = associations.tunnels.get_mut(&inbound.interface()) {
+            of.inbound.retain(|it| *it != spi);
+        }
         self.shared.ipsec.remove_inbound(spi, &mut self.graveyard);
         associations.inbound_rows.free.push(row);
         true
@@ -159,7 +166,7 @@ impl ForwarderState {
     /// The outbound association of a tunnel.
     pub fn outbound_association(&self, tunnel: &str) -> Option<Arc<Outbound>> {
         let index = self.index_of(tunnel)?;
-        self.capabilities.ipsec.outbound.get(&index).map(|(_, outbound)| outbound.clone())
+        self.capabilities.ipsec.tunnels.get(&index)?.outbound.clone()
     }
 
     /// The inbound association with an SPI.
@@ -169,17 +176,24 @@ impl ForwarderState {
 
     /// Ends the associations of an interface that is removed next.
     fn remove_associations(&mut self, index: u32) {
-        let associations = &mut self.capabilities.ipsec;
-        let of_interface =
-            associations.inbound.iter().filter(|(_, (_, it))| it.interface() == index);
-        let spis: Vec<u32> = of_interface.map(|(spi, _)| *spi).collect();
-        if let Some((row, _)) = associations.outbound.remove(&index) {
-            self.shared.ipsec.send_by(index, None);
-            self.shared.ipsec.set_outbound(row, None, &mut self.graveyard);
-            associations.outbound_rows.free.push(row);
+        let Some(of) = self.capabilities.ipsec.tunnels.remove(&index) else { return };
+        if of.outbound.is_some() {
+            self.shared.ipsec.set_outbound(index, None, &mut self.graveyard);
         }
-        for spi in spis {
+        for spi in of.inbound {
             self.remove_inbound_association(spi);
+        }
+    }
+
+    /// Ends the associations of tunnels with ESP that have other ends now, or are no such tunnels any more: their keys
+    /// are those of the former other end.
+    fn remove_associations_of_others(&mut self, published: &Published) {
+        for index in &published.changed {
+            let Some(of) = self.capabilities.ipsec.tunnels.get(index) else { continue };
+            let now = self.esp_tunnel_at(*index).map(|it| (it.local, it.remote));
+            if now != Some(of.ends) {
+                self.remove_associations(*index);
+            }
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Security associations as workers read them: what is fixed, and what packets write, in lines apart.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::CachePadded;
-use stoa_crypto::{Algorithm, Authentication, Key};
+use stoa_crypto::{Algorithm, Authentication, Key, Salt};
 use stoa_tables::replay_window::ReplayWindow;
 use stoa_wire::{esp, protocol, udp};
 
@@ -50,11 +49,11 @@ impl Shape {
         usize::from(self.front) + payload + padding + esp::TRAILER + usize::from(self.tag)
     }
 
-    /// The longest payload of an ESP packet with at most so many bytes.
+    /// The last sequence number that packets may have: then the association is over (RFC 4303 section 3.3.3).
+    #[inline]
     #[must_use]
-    pub fn payload(&self, length: usize) -> usize {
-        let text = length.saturating_sub(usize::from(self.front) + usize::from(self.tag));
-        (text / usize::from(self.block) * usize::from(self.block)).saturating_sub(esp::TRAILER)
+    pub fn last(&self) -> u64 {
+        if self.is_extended { u64::MAX - (1 << 32) } else { u32::MAX.into() }
     }
 
     /// What is authenticated and not in the packet, or not in this form (RFC 4106 section 5, RFC 4303 section 3.3.2).
@@ -72,15 +71,6 @@ impl Shape {
             (_, false) => (words(spi, low, 0), 8),
         }
     }
-}
-
-/// What of a nonce is secret, with the number of a packet.
-#[inline(always)]
-pub(super) fn nonce(salt: [u8; 4], number: [u8; 8]) -> [u8; 12] {
-    let mut nonce = [0; 12];
-    nonce[..4].copy_from_slice(&salt);
-    nonce[4..].copy_from_slice(&number);
-    nonce
 }
 
 /// The don't-fragment flag of outer IPv4 packets (RFC 4301 section 8.1).
@@ -110,14 +100,14 @@ pub struct Outbound {
     /// The outer header of its packets.
     pub(super) line: TunnelLine,
     pub(super) spi: u32,
-    pub(super) salt: [u8; 4],
+    pub(super) salt: Salt,
     pub(super) shape: Shape,
     pub(super) udp: Option<UdpPorts>,
     pub(super) dont_fragment: DontFragment,
     /// DSCP of outer packets; `None`: that of the inner one.
     pub(super) dscp: Option<u8>,
     pub(super) key: Key,
-    /// The next sequence number but one that was taken.
+    /// The last sequence number that was taken, and what it counts.
     pub(super) sent: CachePadded<Sent>,
 }
 
@@ -138,7 +128,7 @@ pub struct Settings {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// In front of the IV in a nonce; zeros where the algorithm has none.
-    pub salt: [u8; 4],
+    pub salt: Salt,
     /// Sequence numbers of 64 bits.
     pub is_extended: bool,
     /// The IV is not in the packet (RFC 8750).
@@ -151,20 +141,13 @@ impl Settings {
     /// The shape of its packets.
     #[must_use]
     pub fn shape(&self) -> Shape {
-        let is_implicit = self.is_implicit && self.algorithm.can_have_implicit_iv();
-        Shape::of(self.algorithm, is_implicit, self.is_extended)
+        Shape::of(self.algorithm, self.is_implicit, self.is_extended)
     }
 
     /// The protocol behind the outer header.
     #[must_use]
     pub fn protocol(&self) -> u8 {
         if self.udp.is_some() { protocol::UDP } else { protocol::ESP }
-    }
-
-    /// Bytes that ESP in UDP has in front of the ESP header.
-    #[must_use]
-    pub fn udp_bytes(&self) -> usize {
-        if self.udp.is_some() { udp::LENGTH } else { 0 }
     }
 }
 
@@ -182,7 +165,7 @@ impl Outbound {
         Self {
             line,
             spi: settings.spi,
-            salt: settings.salt,
+            salt: settings.salt.clone(),
             shape: settings.shape(),
             udp: settings.udp,
             dont_fragment,
@@ -192,11 +175,18 @@ impl Outbound {
         }
     }
 
-    /// The last sequence number that packets may have: then the association is over (RFC 4303 section 3.3.3).
+    /// Bytes in front of the inner packet: outer headers, ESP header and IV.
+    #[inline]
+    pub(super) fn front(&self) -> usize {
+        let udp = if self.udp.is_some() { udp::LENGTH } else { 0 };
+        self.line.length() + udp + usize::from(self.shape.front)
+    }
+
+    /// The last sequence number that packets may have.
     #[inline]
     #[must_use]
     pub fn last(&self) -> u64 {
-        if self.shape.is_extended { u64::MAX - (1 << 32) } else { u32::MAX.into() }
+        self.shape.last()
     }
 
     /// The last sequence number that was taken, and bytes of the inner packets.
@@ -205,28 +195,31 @@ impl Outbound {
         (self.sent.sequence.load(Relaxed).min(self.last()), self.sent.bytes.load(Relaxed))
     }
 
-    /// Takes so many sequence numbers; returns the first one.
+    /// Takes so many sequence numbers; returns the first one. Those behind [`Self::last`] must not be sent.
     #[inline]
-    pub(super) fn take(&self, packets: u64, bytes: u64) -> u64 {
-        self.sent.bytes.fetch_add(bytes, Relaxed);
+    pub(super) fn take(&self, packets: u64) -> u64 {
         self.sent.sequence.fetch_add(packets, Relaxed) + 1
+    }
+
+    /// Counts bytes of inner packets.
+    #[inline]
+    pub(super) fn count(&self, bytes: u64) {
+        self.sent.bytes.fetch_add(bytes, Relaxed);
     }
 }
 
 /// An inbound association.
 #[derive(Debug)]
 pub struct Inbound {
-    /// The interface of the tunnel.
+    /// The interface of the tunnel. Its VRF is that of the outer packets.
     pub(super) interface: u32,
-    /// The VRF of outer packets.
-    pub(super) vrf: u32,
     pub(super) spi: u32,
-    pub(super) salt: [u8; 4],
+    pub(super) salt: Salt,
     pub(super) shape: Shape,
     pub(super) is_udp: bool,
     pub(super) key: Key,
     /// `None`: numbers are not checked.
-    pub(super) window: Option<ReplayWindow>,
+    pub(super) window: Option<CachePadded<ReplayWindow>>,
     pub(super) received: CachePadded<Received>,
 }
 
@@ -243,7 +236,8 @@ pub struct Received {
     pub late: AtomicU64,
     /// Packets that are not authentic.
     pub forged: AtomicU64,
-    /// Authentic packets whose padding, next header or inner packet is wrong.
+    /// Packets that are too short or no multiple of a block, and authentic ones whose padding, next header or inner
+    /// packet is wrong.
     pub malformed: AtomicU64,
 }
 
@@ -253,18 +247,17 @@ impl Inbound {
     pub fn new(
         settings: &Settings,
         key: Key,
-        (interface, vrf): (u32, u32),
+        interface: u32,
         window: Option<ReplayWindow>,
     ) -> Self {
         Self {
             interface,
-            vrf,
             spi: settings.spi,
-            salt: settings.salt,
+            salt: settings.salt.clone(),
             shape: settings.shape(),
             is_udp: settings.udp.is_some(),
             key,
-            window,
+            window: window.map(CachePadded::new),
             received: CachePadded::default(),
         }
     }
@@ -284,17 +277,8 @@ impl Inbound {
     /// Its window.
     #[must_use]
     pub fn window(&self) -> Option<&ReplayWindow> {
-        self.window.as_ref()
+        self.window.as_deref()
     }
-}
-
-/// The ends of a tunnel with ESP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// Ours.
-    pub local: IpAddr,
-    /// The other one, of the same family.
-    pub remote: IpAddr,
 }
 
 #[cfg(test)]
@@ -327,10 +311,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_longest_payload_fits_and_no_longer_one(length in 80_usize..12_000, at in 0..Algorithm::ALL.len()) {
+        fn a_packet_has_whole_blocks_and_little_padding(
+            payload in 0_usize..12_000,
+            at in 0..Algorithm::ALL.len(),
+        ) {
             let shape = Shape::of(Algorithm::ALL[at], false, true);
-            let payload = shape.payload(length);
-            prop_assert!(shape.length(payload) <= length && shape.length(payload + 1) > length);
+            let text = shape.length(payload) - usize::from(shape.front) - usize::from(shape.tag);
+            let block = usize::from(shape.block);
+            prop_assert!(text.is_multiple_of(block));
+            prop_assert!((payload + esp::TRAILER..payload + esp::TRAILER + block).contains(&text));
         }
     }
 }

@@ -16,19 +16,18 @@ use stoa_tables::replay_window::Replay;
 use stoa_wire::{esp, ipv4, ipv6, protocol, udp};
 
 use super::KEEPALIVE;
-use super::association::{Inbound, nonce};
+use super::association::Inbound;
+use super::batch::Batch;
 use super::engines::engines;
-use super::esp_encrypt::Batch;
 use crate::attributes::interface_flags::UP;
 use crate::drops::Drop;
 use crate::shared::Shared;
 use crate::tunnel::congestion;
 use crate::tunnel::outer::OuterIp;
+use crate::tunnel::tunnel_input::{self, IP4, IP6};
 
 /// The next nodes of inner packets.
-pub const EDGES: &[&str] = &["ip4-input", "ip6-input"];
-const IP4: u16 = 0;
-const IP6: u16 = 1;
+pub const EDGES: &[&str] = tunnel_input::EDGES;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -91,8 +90,9 @@ impl EspDecrypt {
         let outer = OuterIp::plain(bytes).or_else(|| OuterIp::any(bytes));
         let outer = outer.ok_or(Drop::EspMalformed)?;
         let is_udp = outer.protocol == protocol::UDP;
-        let is_of = is_udp == association.is_udp
-            && shared.attributes.vrf_of(vector.rx_if[lane]) == association.vrf;
+        let [received, tunnel] = [vector.rx_if[lane], association.interface]
+            .map(|interface| shared.attributes.vrf_of(interface));
+        let is_of = is_udp == association.is_udp && received == tunnel;
         if !is_of {
             return Err(Drop::EspUnknownSpi);
         }
@@ -106,7 +106,13 @@ impl EspDecrypt {
         }
         let shape = association.shape;
         let rest = usize::from(shape.iv) + esp::TRAILER + usize::from(shape.tag);
-        let header = esp::check(vector.bytes(lane), rest).map_err(|_| Drop::EspMalformed)?;
+        let bytes = vector.bytes(lane);
+        let header = esp::check(bytes, rest).map_err(|_| malformed(association))?;
+        // What is encrypted is a multiple of a block, with the trailer (RFC 4303 section 2.4).
+        let around = usize::from(shape.front) + usize::from(shape.tag);
+        if !(bytes.len() - around).is_multiple_of(shape.block.into()) {
+            return Err(malformed(association));
+        }
         if header.spi.get() != association.spi {
             return Err(Drop::EspUnknownSpi);
         }
@@ -207,7 +213,7 @@ fn decrypt(
         // An implicit IV is the sequence number (RFC 8750 section 3).
         let number = sent.filter(|_| shape.iv > 0).copied().unwrap_or(sequence.to_be_bytes());
         let (aad, aad_length) = shape.authenticated(association.spi, sequence);
-        let nonce = nonce(association.salt, number);
+        let nonce = association.salt.nonce(number);
         let (key, text_offset) = (&association.key, shape.front);
         if batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }) {
             batch.run(|lanes| engines.open(lanes), |lane, is| authentic[lane] = is);
@@ -262,6 +268,13 @@ fn inner_length(payload: &[u8], next_header: u8) -> Option<u16> {
         _ => return None,
     };
     (usize::from(whole) <= payload.len()).then_some(whole)
+}
+
+/// Counts a packet whose length is wrong.
+#[cold]
+fn malformed(association: &Inbound) -> Drop {
+    count_one(&association.received.malformed);
+    Drop::EspMalformed
 }
 
 /// Counts a number that the window refuses.

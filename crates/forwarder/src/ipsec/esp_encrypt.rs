@@ -1,64 +1,57 @@
 //! `esp-encrypt`: encapsulates packets that are routed to a tunnel with ESP (RFC 4303 section 3.3). The outer packets
 //! go to the look-up, or first through the features of what the router itself sends.
 //!
-//! Three passes over a vector: the first one writes what surrounds each packet, the second one encrypts many packets at
+//! Packets that cannot be sent are dropped before they take a sequence number. Then there are three passes over a
+//! vector: the first one writes what surrounds each packet, the second one encrypts many packets at
 //! a time, the third one adds the outer headers.
+//!
+//! A lane begins with a drop for its next node: only the third pass gives it another one. So no packet leaves that was
+//! not encrypted.
 
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
-use stoa_crypto::{Authentication, Ivs, Lane, Mask};
-use stoa_engine::vector::{flags, prefetch};
+use stoa_crypto::Lane;
+use stoa_engine::pool::{JUMBO, SLOT};
+use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
-use stoa_wire::{esp, udp};
+use stoa_wire::{checksum, ipv6, protocol, udp};
 
-use super::association::{DontFragment, Outbound, nonce};
+use super::association::{DontFragment, Outbound};
+use super::batch::Batch;
 use super::engines::engines;
+use super::surround::Surround;
+use super::table::Ipsec;
 use crate::arcs::ROUTER;
 use crate::drops::Drop;
 use crate::ip::header_words;
 use crate::shared::Shared;
+use crate::tunnel::encapsulate::{LOOKUP4, LOOKUP6};
 use crate::tunnel::line::Inner;
 use crate::tunnel::tunnel_output::{self, count, to_origin};
 
 /// The next nodes of outer packets.
 pub const EDGES: &[&str] = tunnel_output::OUTER_EDGES;
-const LOOKUP4: u16 = 0;
-const LOOKUP6: u16 = 1;
-
-/// Packets that are encrypted together.
-pub(super) const BATCH: usize = 64;
-/// Bytes of packets that are encrypted together, about: half of a first-level cache.
-pub(super) const BATCH_BYTES: usize = 24 * 1024;
-/// Bytes of a line of the cache.
-const LINE: usize = 64;
-/// Lanes between a prefetch and its use.
-const AHEAD: usize = 8;
-/// The sequence number of a lane that was dropped.
-const DROPPED: u64 = 0;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
     Box::new(EspEncrypt {
         shared: shared.clone(),
-        sequences: Box::new([DROPPED; VECTOR]),
+        surround: Surround::new(),
         words: Box::new([[0; VECTOR]; 2]),
-        ivs: Ivs::new().ok(),
     })
 }
 
 struct EspEncrypt {
     shared: Arc<Shared>,
-    /// Those of each lane, or [`DROPPED`].
-    sequences: Box<[u64; VECTOR]>,
+    surround: Surround,
     /// The first two words of each inner packet.
     words: Box<[[u32; VECTOR]; 2]>,
-    /// `None`: the system gave no random bytes; packets of CBC are dropped.
-    ivs: Option<Ivs>,
 }
 
-/// The association of each lane. It is read once: another one may take its place meanwhile.
-type Associations<'a> = [Option<&'a Outbound>; VECTOR];
+/// The association of each lane; `None`: the lane is dropped. Each pass takes it from here: in the table, another one
+/// may take its place meanwhile.
+pub(super) type Associations<'a> = [Option<&'a Outbound>; VECTOR];
 
 impl Node for EspEncrypt {
     fn start(&mut self) {
@@ -66,15 +59,17 @@ impl Node for EspEncrypt {
     }
 
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        // The outer packets are other flows.
+        vector.forget_flow();
         let shared = self.shared.clone();
+        let lanes = vector.len();
+        vector.next[..lanes].fill(Drop::EspEngine.next());
         let [first, second] = &mut *self.words;
         header_words::load(shared.kernel, vector, [0, 4], [first, second]);
-        let mut associations: Associations<'_> = [None; VECTOR];
-        for (association, row) in associations.iter_mut().zip(&vector.arg[..vector.len()]) {
-            *association = shared.ipsec.outbound(*row, cx.reader);
-        }
-        self.surround(&associations, vector);
-        self.encrypt(&associations, vector);
+        let mut associations = find(&shared.ipsec, cx.reader, vector);
+        admit(cx, &mut associations, vector);
+        self.surround.all(&mut associations, vector);
+        encrypt(&mut associations, self.surround.sequences(), vector);
         self.encapsulate(cx, &associations, vector);
         let arcs = &shared.arcs;
         let has_features = [arcs.ip4_origin.has_any(ROUTER), arcs.ip6_origin.has_any(ROUTER)];
@@ -85,122 +80,62 @@ impl Node for EspEncrypt {
     }
 }
 
+/// Finds the association of each lane, once for lanes in a row of the same tunnel. Those without one are dropped.
+fn find<'a>(ipsec: &'a Ipsec, reader: &'a Reader, vector: &mut Vector) -> Associations<'a> {
+    let mut associations: Associations<'a> = [None; VECTOR];
+    let lanes = vector.len();
+    let mut from = 0;
+    while from < lanes {
+        let interface = vector.tx_if[from];
+        let end = (from + 1..lanes).find(|lane| vector.tx_if[*lane] != interface).unwrap_or(lanes);
+        match ipsec.outbound(interface, reader) {
+            Some(association) => associations[from..end].fill(Some(association)),
+            None => vector.next[from..end].fill(Drop::TunnelDeleted.next()),
+        }
+        from = end;
+    }
+    associations
+}
+
+/// Drops packets that find no space for what surrounds them, or that are in a loop.
+fn admit(cx: &mut Context<'_>, associations: &mut Associations<'_>, vector: &mut Vector) {
+    for (lane, place) in associations.iter_mut().enumerate().take(vector.len()) {
+        let Some(association) = place else { continue };
+        if let Err(reason) = admit_lane(cx, vector, lane, association) {
+            *place = None;
+            vector.next[lane] = reason.next();
+        }
+    }
+}
+
+#[inline(always)]
+fn admit_lane(
+    cx: &mut Context<'_>,
+    vector: &mut Vector,
+    lane: usize,
+    association: &Outbound,
+) -> Result<(), Drop> {
+    if vector.flags[lane] & flags::TUNNELS == flags::TUNNELS {
+        return Err(Drop::TunnelLoop);
+    }
+    let (offset, payload) = (usize::from(vector.offset[lane]), usize::from(vector.length[lane]));
+    let shape = association.shape;
+    if offset < association.front() {
+        return Err(Drop::TunnelHeadroom);
+    }
+    // Most packets leave space behind them in any buffer.
+    let end = offset - usize::from(shape.front) + shape.length(payload);
+    let fits = end <= SLOT || end <= JUMBO && cx.enlarge(vector, lane);
+    if fits { Ok(()) } else { Err(Drop::TunnelHeadroom) }
+}
+
 impl EspEncrypt {
-    /// Writes header, IV and trailer of all lanes. Lanes in a row with the same association take their sequence numbers
-    /// together.
-    fn surround(&mut self, associations: &Associations<'_>, vector: &mut Vector) {
-        let lanes = vector.len();
-        let mut from = 0;
-        while from < lanes {
-            let row = vector.arg[from];
-            let end = (from + 1..lanes).find(|lane| vector.arg[*lane] != row).unwrap_or(lanes);
-            let Some(association) = associations[from] else {
-                vector.next[from..end].fill(Drop::TunnelDeleted.next());
-                self.sequences[from..end].fill(DROPPED);
-                from = end;
-                continue;
-            };
-            let bytes = vector.length[from..end].iter().map(|it| u64::from(*it)).sum();
-            let first = association.take((end - from) as u64, bytes);
-            for (lane, sequence) in (from..end).zip(first..) {
-                prefetch_end(vector, lane + AHEAD);
-                let done = self.surround_lane(vector, lane, (association, sequence));
-                self.sequences[lane] = if done.is_ok() { sequence } else { DROPPED };
-                if let Err(reason) = done {
-                    vector.next[lane] = reason.next();
-                }
-            }
-            from = end;
-        }
-    }
-
-    /// Writes header, IV and trailer of a lane.
-    #[inline]
-    fn surround_lane(
-        &mut self,
-        vector: &mut Vector,
-        lane: usize,
-        (association, sequence): (&Outbound, u64),
-    ) -> Result<(), Drop> {
-        if vector.flags[lane] & flags::TUNNELS == flags::TUNNELS {
-            return Err(Drop::TunnelLoop);
-        }
-        if sequence > association.last() {
-            return Err(Drop::EspSequence);
-        }
-        let shape = association.shape;
-        let (offset, payload) =
-            (usize::from(vector.offset[lane]), usize::from(vector.length[lane]));
-        let start = offset.checked_sub(shape.front.into()).ok_or(Drop::TunnelHeadroom)?;
-        let whole = shape.length(payload);
-        let packet = vector.buffer_mut(lane).get_mut(start..start + whole);
-        let packet = packet.ok_or(Drop::TunnelHeadroom)?;
-        let text = whole - usize::from(shape.tag);
-        let (front, inner) = packet.split_at_mut(shape.front.into());
-        let next_header = inner.first().map_or(0, |first| protocol_of(*first));
-        self.write_front(front, (association, sequence))?;
-        let trailer = packet.get_mut(usize::from(shape.front) + payload..text);
-        let trailer = trailer.ok_or(Drop::TunnelHeadroom)?;
-        esp::build_trailer(trailer, next_header).map_err(|_| Drop::TunnelHeadroom)?;
-        (vector.offset[lane], vector.length[lane]) = (start as u16, whole as u16);
-        Ok(())
-    }
-
-    /// Writes the ESP header and the IV.
-    #[inline(always)]
-    fn write_front(
-        &mut self,
-        front: &mut [u8],
-        (association, sequence): (&Outbound, u64),
-    ) -> Result<(), Drop> {
-        let header = (u64::from(association.spi) << 32 | u64::from(sequence as u32)).to_be_bytes();
-        let (start, iv) = front.split_first_chunk_mut().ok_or(Drop::TunnelHeadroom)?;
-        *start = header;
-        if association.shape.authentication == Authentication::Hmac {
-            let ivs = self.ivs.as_mut().ok_or(Drop::EspEngine)?;
-            if let Some(iv) = iv.first_chunk_mut() {
-                *iv = ivs.next_iv();
-            }
-        } else if let Some(iv) = iv.first_chunk_mut() {
-            // It must only be different for each packet: its number (RFC 4106 section 3.1, RFC 7634 section 2).
-            *iv = sequence.to_be_bytes();
-        }
-        Ok(())
-    }
-
-    /// Encrypts all lanes that were not dropped.
-    fn encrypt(&mut self, associations: &Associations<'_>, vector: &mut Vector) {
-        let mut sealed = [true; VECTOR];
-        let engines = engines();
-        let mut batch = Batch::new();
-        for (lane, packet) in vector.frames_mut() {
-            let sequence = self.sequences[lane];
-            let association = associations[lane].filter(|_| sequence != DROPPED);
-            let Some(association) = association else { continue };
-            let shape = association.shape;
-            let (aad, aad_length) = shape.authenticated(association.spi, sequence);
-            let nonce = nonce(association.salt, sequence.to_be_bytes());
-            let (key, text_offset) = (&association.key, shape.front);
-            if batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }) {
-                batch.run(|lanes| engines.seal(lanes), |lane, is| sealed[lane] = is);
-            }
-        }
-        batch.run(|lanes| engines.seal(lanes), |lane, is| sealed[lane] = is);
-        drop(batch);
-        for (lane, _) in sealed.iter().enumerate().filter(|(_, sealed)| !**sealed) {
-            self.sequences[lane] = DROPPED;
-            vector.next[lane] = Drop::EspEngine.next();
-        }
-    }
-
     /// Adds UDP headers and outer headers.
     fn encapsulate(&self, cx: &Context<'_>, associations: &Associations<'_>, vector: &mut Vector) {
         let lanes = vector.len();
         let number = self.shared.identifications.reserve(lanes as u64);
         let mut counted = Counted::default();
         for (lane, association) in associations.iter().enumerate().take(lanes) {
-            let sequence = self.sequences[lane];
-            let association = association.filter(|_| sequence != DROPPED);
             let Some(association) = association else { continue };
             let words = [self.words[0][lane], self.words[1][lane]];
             let (of_inner, payload) = (Inner::of(words, 0), payload_of(words));
@@ -218,11 +153,24 @@ impl EspEncrypt {
     }
 }
 
-/// Prefetches where the trailer of a lane will be, in use or not.
-#[inline(always)]
-fn prefetch_end(vector: &Vector, lane: usize) {
-    if lane < vector.len() {
-        prefetch(vector.bytes(lane).as_ptr_range().end);
+/// Encrypts all lanes that were not dropped. One that the engine leaves as it was is dropped.
+fn encrypt(associations: &mut Associations<'_>, sequences: &[u64; VECTOR], vector: &mut Vector) {
+    let mut sealed = [false; VECTOR];
+    let engines = engines();
+    let mut batch = Batch::new();
+    for (lane, packet) in vector.frames_mut() {
+        let Some(association) = associations[lane] else { continue };
+        let (shape, sequence) = (association.shape, sequences[lane]);
+        let (aad, aad_length) = shape.authenticated(association.spi, sequence);
+        let nonce = association.salt.nonce(sequence.to_be_bytes());
+        let (key, text_offset) = (&association.key, shape.front);
+        if batch.add(lane, Lane { key, packet, text_offset, nonce, aad, aad_length }) {
+            batch.run(|lanes| engines.seal(lanes), |lane, is| sealed[lane] = is);
+        }
+    }
+    batch.run(|lanes| engines.seal(lanes), |lane, is| sealed[lane] = is);
+    for (association, _) in associations.iter_mut().zip(&sealed).filter(|(_, is)| !**is) {
+        *association = None;
     }
 }
 
@@ -241,7 +189,7 @@ fn add_outer(
             return None;
         }
         let header = vector.bytes_mut(lane).first_chunk_mut::<{ udp::LENGTH }>()?;
-        // Without a checksum (RFC 3948 section 2.1).
+        // Without a checksum (RFC 3948 section 2.2); over IPv6, it follows.
         let [source, destination] = [ports.source, ports.destination].map(u16::to_be_bytes);
         header[..2].copy_from_slice(&source);
         header[2..4].copy_from_slice(&destination);
@@ -258,14 +206,26 @@ fn add_outer(
     // The SPI tells nothing of the flows inside (RFC 6438 section 3).
     let label = association.spi.wrapping_mul(0x9e37_79b1) >> 12;
     let line = &association.line;
-    let done = line.encapsulate(vector, lane, (inner, number, label.max(1)));
-    done.then_some(if line.is_ip4() { LOOKUP4 } else { LOOKUP6 })
+    if !line.encapsulate(vector, lane, (inner, number, label.max(1))) {
+        return None;
+    }
+    if line.is_ip4() {
+        return Some(LOOKUP4);
+    }
+    if association.udp.is_some() {
+        write_checksum(vector.bytes_mut(lane))?;
+    }
+    Some(LOOKUP6)
 }
 
-/// The next header of an inner packet with this first byte.
-#[inline(always)]
-fn protocol_of(first: u8) -> u8 {
-    if first >> 4 == 4 { stoa_wire::protocol::IP4 } else { stoa_wire::protocol::IP6 }
+/// Writes the checksum of a UDP datagram in an IPv6 packet: receivers discard those without one (RFC 8200 section 8.1).
+#[inline]
+fn write_checksum(packet: &mut [u8]) -> Option<()> {
+    let (header, datagram) = packet.split_first_chunk_mut::<{ ipv6::LENGTH }>()?;
+    let pseudo = checksum::sum(&header[8..]) + datagram.len() as u32 + u32::from(protocol::UDP);
+    let sum = checksum::finish(pseudo + checksum::sum(datagram));
+    *datagram.get_mut(6..)?.first_chunk_mut()? = udp::transmitted(sum).to_be_bytes();
+    Some(())
 }
 
 /// Bytes of an inner packet by its first two words.
@@ -298,45 +258,5 @@ impl Counted {
     }
 }
 
-/// Lanes that an engine gets together.
-pub(super) struct Batch<'a> {
-    lanes: ArrayVec<Lane<'a>, BATCH>,
-    numbers: [u8; BATCH],
-    bytes: usize,
-}
-
-impl<'a> Batch<'a> {
-    pub(super) fn new() -> Self {
-        Self { lanes: ArrayVec::new(), numbers: [0; BATCH], bytes: 0 }
-    }
-
-    /// Adds a lane with its number, and prefetches its packet. Whether the engine should be called.
-    #[inline(always)]
-    #[must_use]
-    pub(super) fn add(&mut self, number: usize, lane: Lane<'a>) -> bool {
-        for line in lane.packet.chunks(LINE) {
-            prefetch(line.as_ptr());
-        }
-        self.bytes += lane.packet.len();
-        if let Some(place) = self.numbers.get_mut(self.lanes.len()) {
-            *place = number as u8;
-        }
-        self.lanes.push(lane);
-        self.lanes.is_full() || self.bytes > BATCH_BYTES
-    }
-
-    /// Calls an engine with all lanes, and tells `done` about each by its number.
-    #[inline(always)]
-    pub(super) fn run(
-        &mut self,
-        engine: impl FnOnce(&mut [Lane<'a>]) -> Mask,
-        mut done: impl FnMut(usize, bool),
-    ) {
-        let good = engine(&mut self.lanes);
-        for (at, number) in self.numbers.iter().enumerate().take(self.lanes.len()) {
-            done(usize::from(*number), good.has(at));
-        }
-        self.lanes.clear();
-        self.bytes = 0;
-    }
-}
+#[cfg(test)]
+mod tests;

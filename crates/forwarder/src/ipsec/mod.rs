@@ -1,14 +1,16 @@
 //! ESP (RFC 4303) in tunnel mode, over IP or in UDP (RFC 3948), with security associations as rows of a table.
 //!
 //! A tunnel of this kind is an interface like other tunnels: routes to it use the adjacency of its interface, and
-//! `tunnel-output` gives its packets to `esp-encrypt`, with the row of the outbound association in `arg`. Packets for
-//! local addresses with a known SPI go to `esp-decrypt`, which hands the inner packets to the input nodes as packets of
-//! the tunnel. Both nodes work on whole vectors: the engine gets many packets at once ([`stoa_crypto`]).
+//! `tunnel-output` gives its packets to `esp-encrypt`, which finds the outbound association by the interface. Packets
+//! for local addresses with a known SPI go to `esp-decrypt`, which hands the inner packets to the input nodes as packets
+//! of the tunnel. Both nodes work on whole vectors: the engine gets many packets at once ([`stoa_crypto`]).
 
 pub mod association;
+mod batch;
 pub mod engines;
 pub mod esp_decrypt;
 pub mod esp_encrypt;
+mod surround;
 pub mod table;
 
 use crate::protocols::LocalPacket;

@@ -1,47 +1,46 @@
 //! All security associations as workers find them: outbound ones by the interface of their tunnel, inbound ones by
 //! their SPI. The control thread changes them one by one.
+//!
+//! A tunnel has one outbound association, in the place of its interface. A new one replaces it by one store, so there
+//! is always one, and a packet for a tunnel never gets that of another tunnel, whatever changes on its way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use stoa_engine::INTERFACES;
-use stoa_engine::counters::{OutOfMemory, zeroed};
+use stoa_engine::counters::OutOfMemory;
 use stoa_engine::quiescence::{Graveyard, Quiescence, Reader, Slots};
 use stoa_engine::vector::Column;
+use stoa_engine::{INTERFACES, VECTOR};
 use stoa_tables::spi_table::{SpiError, SpiTable};
 
 use super::association::{Inbound, Outbound};
 
-/// Associations of each direction.
+/// Inbound associations.
 pub const CAPACITY: u32 = 65_536;
-/// No row.
-pub const NONE: u32 = u32::MAX;
 
 /// The associations.
 pub struct Ipsec {
-    /// The row of the outbound association of each interface, plus one; 0: it is no tunnel with ESP.
-    by_interface: Box<[AtomicU32]>,
+    /// By interface.
+    outbound: Slots<Outbound>,
     /// How many interfaces have one.
     tunnels: AtomicU32,
     /// How many inbound associations there are.
     inbound_count: AtomicU32,
-    outbound: Slots<Outbound>,
     inbound: Slots<Inbound>,
     spis: SpiTable,
 }
 
 impl Ipsec {
-    /// No associations, with room for [`CAPACITY`] in each direction.
+    /// No associations, with room for one outbound association of each interface and [`CAPACITY`] inbound ones.
     ///
     /// # Errors
     /// There is no memory.
     pub fn new(quiescence: &Arc<Quiescence>) -> Result<Self, OutOfMemory> {
         let spis = SpiTable::new(CAPACITY).ok_or(OutOfMemory { bytes: CAPACITY as usize * 64 })?;
         Ok(Self {
-            by_interface: zeroed(INTERFACES)?,
+            outbound: Slots::new(INTERFACES, quiescence),
             tunnels: AtomicU32::new(0),
             inbound_count: AtomicU32::new(0),
-            outbound: Slots::new(CAPACITY as usize, quiescence),
             inbound: Slots::new(CAPACITY as usize, quiescence),
             spis,
         })
@@ -53,21 +52,28 @@ impl Ipsec {
         self.inbound_count.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether an interface is a tunnel with ESP.
+    /// Whether an interface has an outbound association.
     #[inline(always)]
     pub fn has_tunnels(&self) -> bool {
         self.tunnels.load(Ordering::Relaxed) > 0
     }
 
-    /// The rows of the outbound associations of interfaces, each plus one; 0: of another interface. Returns how many
-    /// there are.
+    /// Finds the lanes whose interfaces have outbound associations; returns how many there are. Where it is all or
+    /// none of them, `is_esp` may be left as it was.
     #[inline]
-    pub fn find(&self, interfaces: &Column<u32>, lanes: usize, rows: &mut Column<u32>) -> usize {
+    pub fn find(
+        &self,
+        interfaces: &Column<u32>,
+        lanes: usize,
+        is_esp: &mut [bool; VECTOR],
+    ) -> usize {
+        if let Some(interface) = interfaces.uniform(lanes) {
+            return if self.outbound.has(interface) { lanes } else { 0 };
+        }
         let mut found = 0;
-        for (row, interface) in rows.iter_mut().zip(interfaces.iter()).take(lanes) {
-            let place = self.by_interface.get(*interface as usize);
-            *row = place.map_or(0, |place| place.load(Ordering::Relaxed));
-            found += usize::from(*row != 0);
+        for (is, interface) in is_esp.iter_mut().zip(interfaces.iter()).take(lanes) {
+            *is = self.outbound.has(*interface);
+            found += usize::from(*is);
         }
         found
     }
@@ -78,10 +84,10 @@ impl Ipsec {
         self.spis.get(spi)
     }
 
-    /// An outbound association.
+    /// The outbound association of an interface.
     #[inline(always)]
-    pub fn outbound<'r>(&'r self, row: u32, reader: &'r Reader) -> Option<&'r Outbound> {
-        self.outbound.get(row, reader)
+    pub fn outbound<'r>(&'r self, interface: u32, reader: &'r Reader) -> Option<&'r Outbound> {
+        self.outbound.get(interface, reader)
     }
 
     /// An inbound association.
@@ -90,25 +96,21 @@ impl Ipsec {
         self.inbound.get(row, reader)
     }
 
-    /// Publishes or withdraws an outbound association.
+    /// Sends the packets of an interface by an association, in place of the one before; `None`: by none.
     pub fn set_outbound(
         &self,
-        row: u32,
+        interface: u32,
         association: Option<Arc<Outbound>>,
         graveyard: &mut Graveyard,
     ) {
-        self.outbound.set(row, association, graveyard);
-    }
-
-    /// Sends the packets of an interface by the association of a row; `None`: it is no tunnel with ESP any more.
-    pub fn send_by(&self, interface: u32, row: Option<u32>) {
-        let Some(place) = self.by_interface.get(interface as usize) else { return };
-        let old = place.swap(row.map_or(0, |row| row + 1), Ordering::Release);
-        match (old != 0, row.is_some()) {
-            (false, true) => self.tunnels.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.tunnels.fetch_sub(1, Ordering::Relaxed),
-            _ => 0,
-        };
+        let (had, has) = (self.outbound.has(interface), association.is_some());
+        if self.outbound.set(interface, association, graveyard) {
+            match (had, has) {
+                (false, true) => self.tunnels.fetch_add(1, Ordering::Relaxed),
+                (true, false) => self.tunnels.fetch_sub(1, Ordering::Relaxed),
+                _ => 0,
+            };
+        }
     }
 
     /// Publishes an inbound association, whose row is free.

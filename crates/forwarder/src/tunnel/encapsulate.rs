@@ -10,8 +10,8 @@ use crate::flow;
 use crate::kernel::Kernel;
 
 /// The edges of `tunnel-output`.
-pub(super) const LOOKUP4: u16 = 0;
-pub(super) const LOOKUP6: u16 = 1;
+pub(crate) const LOOKUP4: u16 = 0;
+pub(crate) const LOOKUP6: u16 = 1;
 
 /// What the lanes get.
 pub(super) struct Outer<'a> {

@@ -167,6 +167,12 @@ impl TunnelLine {
         usize::from(self.length) < IP_IP6
     }
 
+    /// Bytes of the headers.
+    #[inline(always)]
+    pub fn length(&self) -> usize {
+        self.length.into()
+    }
+
     /// Whether packets in this VRF from `source` to `destination` are of the tunnel.
     #[inline(always)]
     pub(super) fn is_from4(&self, scope: Scope, source: u32, destination: u32) -> bool {

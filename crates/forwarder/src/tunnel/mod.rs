@@ -11,7 +11,7 @@ pub mod demux;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod demux_avx2;
-mod encapsulate;
+pub(crate) mod encapsulate;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod encapsulate_avx2;

@@ -20,8 +20,8 @@ use crate::shared::Shared;
 
 /// The next nodes of inner packets.
 pub const EDGES: &[&str] = &["ip4-input", "ip6-input"];
-pub(super) const IP4: u16 = 0;
-pub(super) const IP6: u16 = 1;
+pub(crate) const IP4: u16 = 0;
+pub(crate) const IP6: u16 = 1;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {

@@ -30,16 +30,16 @@ const AHEAD: usize = 16;
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
     let words = Box::new([[0; VECTOR]; 2]);
-    let (index, rows) = (Column::of(0), Column::of(0));
-    Box::new(TunnelOutput { shared: shared.clone(), index, rows, words })
+    let (index, is_esp) = (Column::of(0), Box::new([false; VECTOR]));
+    Box::new(TunnelOutput { shared: shared.clone(), index, is_esp, words })
 }
 
 struct TunnelOutput {
     shared: Arc<Shared>,
     /// The tunnel of each lane.
     index: Column<u32>,
-    /// The outbound security association of each lane, plus one; 0: none.
-    rows: Column<u32>,
+    /// Whether the tunnel of each lane has an outbound security association.
+    is_esp: Box<[bool; VECTOR]>,
     /// The first two words of each inner packet.
     words: Box<[[u32; VECTOR]; 2]>,
 }
@@ -51,12 +51,12 @@ impl Node for TunnelOutput {
             return self.encapsulate(cx, vector);
         }
         let lanes = vector.len();
-        match ipsec.find(&vector.tx_if, lanes, &mut self.rows) {
+        match ipsec.find(&vector.tx_if, lanes, &mut self.is_esp) {
             0 => self.encapsulate(cx, vector),
-            found if found == lanes => to_esp(vector, Next::All(ESP), &self.rows),
+            found if found == lanes => Next::All(ESP),
             _ => {
                 let next = self.encapsulate(cx, vector);
-                to_esp(vector, next, &self.rows)
+                to_esp(vector, next, &self.is_esp)
             }
         }
     }
@@ -116,16 +116,15 @@ impl TunnelOutput {
 
 /// Sends packets of tunnels with ESP to its node.
 #[inline(never)]
-fn to_esp(vector: &mut Vector, next: Next, rows: &Column<u32>) -> Next {
+fn to_esp(vector: &mut Vector, next: Next, is_esp: &[bool; VECTOR]) -> Next {
     let lanes = vector.len();
-    let is_esp = next == Next::All(ESP);
     if let Next::All(edge) = next {
         vector.next[..lanes].fill(edge);
     }
-    for (lane, row) in rows.iter().enumerate().take(lanes).filter(|(_, row)| **row != 0) {
-        (vector.next[lane], vector.arg[lane]) = (ESP, row - 1);
+    for (next, _) in vector.next[..lanes].iter_mut().zip(is_esp).filter(|(_, is)| **is) {
+        *next = ESP;
     }
-    if is_esp { next } else { Next::Lanes }
+    Next::Lanes
 }
 
 /// Sends outer packets through the features of their family, where there are any.

@@ -1,16 +1,23 @@
-//! Tunnels with ESP, through port "east" to a router behind it, which is this file with the library's engine.
+//! Tunnels with ESP, through port "east" to a router behind it, which is [`case`] with the library's engine.
 
+mod case;
+mod changes;
+mod flows;
 mod refused;
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
-use stoa_crypto::{Algorithm, Authentication, Engines, Lane};
+use stoa_crypto::{Algorithm, Authentication, Engines, Lane, Salt};
 use stoa_forwarder::control::ipsec::Keys;
 use stoa_forwarder::ipsec::association::{DontFragment, Settings, Shape, UdpPorts};
-use stoa_ports::Encapsulation;
+use stoa_ports::{Encapsulation, MTU_MAX, PortConfig};
+use stoa_wire::checksum::Pseudo;
 use stoa_wire::{esp, ipv4, ipv6, protocol, udp};
 
 use crate::harness::*;
+use case::Case;
 
 const FAR4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 9));
 const FAR6: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 9));
@@ -22,195 +29,6 @@ const SALT: [u8; 4] = [9, 8, 7, 6];
 /// The endpoints of tunnels over IPv4 or IPv6: the local address on "east", and the host there.
 fn ends(outer_is_ip4: bool) -> (IpAddr, IpAddr) {
     if outer_is_ip4 { (our4(2).into(), host4(2).into()) } else { (our6(2).into(), host6(2).into()) }
-}
-
-/// One kind of association.
-#[derive(Clone, Copy, Debug)]
-struct Case {
-    algorithm: Algorithm,
-    outer_is_ip4: bool,
-    is_extended: bool,
-    is_implicit: bool,
-    is_udp: bool,
-}
-
-impl Case {
-    const USUAL: Self = Self {
-        algorithm: Algorithm::Aes128Gcm,
-        outer_is_ip4: true,
-        is_extended: false,
-        is_implicit: false,
-        is_udp: false,
-    };
-
-    /// All algorithms, over both families, with and without ESN, in UDP or not, with an implicit IV where there is one.
-    fn all() -> Vec<Self> {
-        let mut all = Vec::new();
-        for (at, algorithm) in Algorithm::ALL.into_iter().enumerate() {
-            for bits in 0..16 {
-                let has = |bit: u32| bits >> bit & 1 == 1;
-                let is_implicit = has(3);
-                // Each algorithm meets each pair of options; not all of four.
-                let is_taken =
-                    (at + bits) % 3 == 0 && (!is_implicit || algorithm.can_have_implicit_iv());
-                let (outer_is_ip4, is_extended, is_udp) = (has(0), has(1), has(2));
-                all.extend(is_taken.then_some(Self {
-                    algorithm,
-                    outer_is_ip4,
-                    is_extended,
-                    is_implicit,
-                    is_udp,
-                }));
-            }
-        }
-        all
-    }
-
-    fn settings(self, spi: u32) -> Settings {
-        let udp = self.is_udp.then_some(UdpPorts { source: 4500, destination: 4501 });
-        let Self { algorithm, is_extended, is_implicit, .. } = self;
-        let salt = if algorithm.salt_bytes() > 0 { SALT } else { [0; 4] };
-        Settings { spi, algorithm, salt, is_extended, is_implicit, udp }
-    }
-
-    fn shape(self) -> Shape {
-        self.settings(OUT).shape()
-    }
-
-    /// A router with the tunnel "tun", its associations, and routes to the far networks.
-    fn lab(self) -> Lab {
-        let far4 = (IpAddr::V4([198, 51, 100, 0].into()), 24);
-        let far6 = (IpAddr::V6([0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 0].into()), 64);
-        let setup =
-            Setup::three_ports().tunnel("tun", 4, ends(self.outer_is_ip4), Encapsulation::Esp);
-        let setup = setup.paths(far4, &[("tun", None, 1)]);
-        let mut lab = Lab::new(&setup.paths(far6, &[("tun", Some(host6(4).into()), 1)]));
-        self.associate(&mut lab, "tun");
-        lab
-    }
-
-    fn associate(self, lab: &mut Lab, tunnel: &str) {
-        let (encryption, integrity) = self.keys();
-        let keys = Keys { encryption: &encryption, integrity: &integrity };
-        let how = (DontFragment::Copy, None);
-        lab.state().set_outbound_association(tunnel, (&self.settings(OUT), keys), how, 0).unwrap();
-        lab.state().add_inbound_association(tunnel, (&self.settings(IN), keys), 64).unwrap();
-    }
-
-    fn keys(self) -> (Vec<u8>, Vec<u8>) {
-        (vec![0x4b; self.algorithm.key_bytes()], vec![0x69; self.algorithm.integrity_key_bytes()])
-    }
-
-    /// Runs the other end's engine on an ESP packet. `None`: it is not authentic.
-    fn run(self, is_seal: bool, sequence: u64, mut packet: Vec<u8>) -> Option<Vec<u8>> {
-        let engines = Engines::start(&["aws-lc"]).unwrap();
-        let (encryption, integrity) = self.keys();
-        let key = engines.key(self.algorithm, &encryption, &integrity).unwrap();
-        let shape = self.shape();
-        let spi: [u8; 4] = packet[..4].try_into().unwrap();
-        let high = ((sequence >> 32) as u32).to_be_bytes();
-        let low = (sequence as u32).to_be_bytes();
-        let authenticated = match (self.algorithm.authentication(), self.is_extended) {
-            (Authentication::Hmac, true) => high.to_vec(),
-            (Authentication::Hmac, false) => Vec::new(),
-            (_, true) => [spi, high, low].concat(),
-            (_, false) => [spi, low].concat(),
-        };
-        let mut aad = [0; 16];
-        aad[..authenticated.len()].copy_from_slice(&authenticated);
-        let mut nonce = [0; 12];
-        nonce[..4].copy_from_slice(&SALT);
-        nonce[4..].copy_from_slice(&match shape.iv {
-            0 => sequence.to_be_bytes(),
-            _ => packet[8..16].try_into().unwrap(),
-        });
-        let (text_offset, aad_length) = (shape.front, authenticated.len() as u8);
-        let lane = Lane { key: &key, packet: &mut packet, text_offset, nonce, aad, aad_length };
-        let done = if is_seal { engines.seal(&mut [lane]) } else { engines.open(&mut [lane]) };
-        done.has(0).then_some(packet)
-    }
-
-    /// An ESP packet of the other end with this text behind the IV.
-    fn sealed(self, sequence: u64, text: &[u8]) -> Vec<u8> {
-        let shape = self.shape();
-        let mut packet = vec![0; usize::from(shape.front)];
-        esp::build(&mut packet, IN, sequence as u32).unwrap();
-        // IVs of the other end are its own affair.
-        packet[8..].fill(0x17);
-        packet.extend(text);
-        packet.extend(vec![0; shape.tag.into()]);
-        self.run(true, sequence, packet).unwrap()
-    }
-
-    /// The text of an inner packet: with padding and trailer.
-    fn text(self, inner: &[u8], next_header: u8) -> Vec<u8> {
-        let padding = esp::pad_length(inner.len(), self.shape().block.into());
-        let mut text = [inner, &vec![0; padding + esp::TRAILER]].concat();
-        esp::build_trailer(&mut text[inner.len()..], next_header).unwrap();
-        text
-    }
-
-    /// An inner packet as the other end sends it.
-    fn encapsulated(self, sequence: u64, inner: &[u8]) -> Vec<u8> {
-        let next_header = if inner[0] >> 4 == 4 { protocol::IP4 } else { protocol::IP6 };
-        self.outer(&self.sealed(sequence, &self.text(inner, next_header)), 0)
-    }
-
-    /// The packet of the other end around ESP.
-    fn outer(self, packet: &[u8], class: u8) -> Vec<u8> {
-        let mut carried = packet.to_vec();
-        if self.is_udp {
-            let length = (udp::LENGTH + packet.len()) as u16;
-            let header = [4501_u16, 4500, length, 0].map(u16::to_be_bytes).concat();
-            carried = [header, carried].concat();
-        }
-        let number = if self.is_udp { protocol::UDP } else { protocol::ESP };
-        match ends(self.outer_is_ip4) {
-            (IpAddr::V4(us), IpAddr::V4(them)) => ip4(
-                &ipv4::Builder { dscp_ecn: class, ..ipv4::Builder::new(them, us, number) },
-                &carried,
-            ),
-            (IpAddr::V6(us), IpAddr::V6(them)) => ip6(
-                &ipv6::Builder { traffic_class: class, ..ipv6::Builder::new(them, us, number) },
-                &carried,
-            ),
-            _ => panic!("ends of two families"),
-        }
-    }
-
-    /// The inner packet of a frame that the router has sent with this number.
-    fn opened(self, frame: &[u8], sequence: u64) -> Vec<u8> {
-        let number = if self.is_udp { protocol::UDP } else { protocol::ESP };
-        let (found, addresses): (_, (IpAddr, IpAddr)) = if self.outer_is_ip4 {
-            let view = ipv4::check(&frame[14..]).unwrap();
-            (view.header().protocol, (view.source().into(), view.destination().into()))
-        } else {
-            let view = ipv6::check(&frame[14..]).unwrap();
-            (view.header().next_header, (view.source().into(), view.destination().into()))
-        };
-        assert_eq!((found, addresses), (number, ends(self.outer_is_ip4)), "{self:?}");
-        let behind = 14 + if self.outer_is_ip4 { 20 } else { 40 };
-        let mut packet = frame[behind..].to_vec();
-        if self.is_udp {
-            let header: Vec<u8> = packet.drain(..udp::LENGTH).collect();
-            let length = (udp::LENGTH + packet.len()) as u16;
-            assert_eq!(
-                header,
-                [4500_u16, 4501, length, 0].map(u16::to_be_bytes).concat(),
-                "{self:?}"
-            );
-        }
-        let header = esp::check(&packet, 0).unwrap();
-        assert_eq!((header.spi.get(), header.sequence.get()), (OUT, sequence as u32), "{self:?}");
-        let shape = self.shape();
-        let opened =
-            self.run(false, sequence, packet).unwrap_or_else(|| panic!("{self:?}: forged"));
-        let text = &opened[shape.front.into()..opened.len() - usize::from(shape.tag)];
-        assert_eq!(text.len() % usize::from(shape.block), 0, "{self:?}");
-        let (payload, next_header) = esp::check_trailer(text).unwrap();
-        assert_eq!(next_header, if payload[0] >> 4 == 4 { 4 } else { 41 }, "{self:?}");
-        payload.to_vec()
-    }
 }
 
 #[test]
@@ -321,13 +139,14 @@ fn congestion_marks_are_carried_over() {
     lab.assert_dropped(&[("tunnel-congestion", 1)]);
 }
 
-/// All sizes around the block of CBC, and the longest that needs no fragments.
+/// All sizes around the block of CBC, the longest that needs no fragments, and those whose ends are at the end of a
+/// plain buffer.
 #[test]
 fn packets_of_all_sizes_pass() {
     for algorithm in [Algorithm::Aes128Gcm, Algorithm::Aes256CbcSha512] {
         let case = Case { algorithm, ..Case::USUAL };
-        let mut lab = case.lab();
-        for (sequence, size) in (1..).zip((0..40).chain([1_300, 1_370])) {
+        let mut lab = case.wide_lab(9_000);
+        for (sequence, size) in (1..).zip((0..40).chain([1_300, 1_370]).chain(2_012..2_082)) {
             let packet = udp(host4(1), FAR4, &vec![size as u8; size]);
             lab.send("west", [packet_from(1, &packet)]);
             let frames = lab.take("east");
@@ -337,6 +156,22 @@ fn packets_of_all_sizes_pass() {
             lab.send("east", [packet_from(2, &case.encapsulated(sequence, &packet))]);
             assert_eq!(lab.only("west").payload.len(), size);
         }
+        lab.assert_dropped(&[]);
+    }
+}
+
+/// The longest inner packet of a tunnel fills the longest packet of a port, whatever surrounds it.
+#[test]
+fn the_longest_packet_passes() {
+    let overhead = 20 + 81;
+    for algorithm in [Algorithm::Aes128Gcm, Algorithm::Aes256CbcSha512] {
+        let case = Case { algorithm, is_udp: true, ..Case::USUAL };
+        let mut lab = case.wide_lab(MTU_MAX - overhead);
+        let packet = udp(host4(1), FAR4, &vec![7; (MTU_MAX - overhead) as usize - 28]);
+        lab.send("west", [packet_from(1, &packet)]);
+        let frames = lab.take("east");
+        assert_eq!(frames.len(), 1, "{:?}", lab.dropped());
+        assert_eq!(case.opened(&frames[0], 1).len(), packet.len());
         lab.assert_dropped(&[]);
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 pub use stoa_crypto::Algorithm;
+use stoa_crypto::Salt;
 use stoa_engine::clock;
 use stoa_forwarder::control::{Forwarder, ForwarderState};
 use stoa_forwarder::ipsec::engines::{engines, force};

@@ -15,7 +15,7 @@ use stoa_ports::{
     Destinations, Encapsulation, GeneratorConfig, NullConfig, PortConfig, TunnelConfig,
 };
 
-use super::{Direction, IpsecError, Workload};
+use super::{Direction, IpsecError, Salt, Workload};
 use crate::random::Random;
 
 /// The VRF of clear text.
@@ -133,7 +133,11 @@ pub(super) fn associate(state: &mut ForwarderState, workload: &Workload) -> Resu
         let settings = Settings {
             spi: SPIS + at,
             algorithm,
-            salt: at.to_be_bytes(),
+            salt: if algorithm.salt_bytes() > 0 {
+                at.to_be_bytes().into()
+            } else {
+                Salt::default()
+            },
             is_extended: true,
             is_implicit: false,
             udp: None,

@@ -53,6 +53,8 @@ fn what_is_wrong_has_a_name() {
             .map(|it| packet_from(2, &case.outer(it, 0))),
     );
     lab.assert_dropped(&[("esp-forged", 1), ("esp-malformed", 1), ("esp-unknown-spi", 2)]);
+    let counted = lab.state().inbound_association(IN).unwrap();
+    assert_eq!(counted.received().malformed.load(Relaxed), 1);
     let mut padding = case.text(&packet(), protocol::IP4);
     let at = padding.len() - 3;
     padding[at] ^= 1;
@@ -78,6 +80,19 @@ fn what_is_wrong_has_a_name() {
     let frame = case.outer(&case.sealed(20, &case.text(&padded, protocol::IP4)), 0);
     lab.send("east", [packet_from(2, &frame)]);
     assert_eq!(lab.only("west").payload, b"out");
+}
+
+/// A text that is no multiple of a block was not changed on its way: its sender made it so.
+#[test]
+fn a_text_of_cbc_that_is_no_multiple_of_a_block_is_malformed() {
+    let case = Case { algorithm: Algorithm::Aes128CbcSha256, ..Case::USUAL };
+    let mut lab = case.lab();
+    let esp = case.sealed(1, &case.text(&packet(), protocol::IP4));
+    lab.send("east", [packet_from(2, &case.outer(&esp[..esp.len() - 4], 0))]);
+    lab.assert_dropped(&[("esp-malformed", 1)]);
+    let inbound = lab.state().inbound_association(IN).unwrap();
+    let received = inbound.received();
+    assert_eq!([&received.malformed, &received.forged].map(|it| it.load(Relaxed)), [1, 0]);
 }
 
 #[test]
@@ -110,6 +125,59 @@ fn without_numbers_nothing_is_sent() {
     assert_eq!(frames.len(), 2, "RFC 4303 section 3.3.3: the number must not cycle");
     assert_eq!(case.opened(&frames[1], u32::MAX.into()).len(), 32);
     lab.assert_dropped(&[("esp-sequence", 3)]);
+    let outbound = lab.state().outbound_association("tun").unwrap();
+    assert_eq!(outbound.sent(), (u32::MAX.into(), 64), "bytes of what was sent");
+}
+
+/// Each with the text that an operator reads.
+#[test]
+fn settings_that_cannot_work_are_refused_by_name() {
+    let case = Case::USUAL;
+    let cbc = Case { algorithm: Algorithm::Aes128CbcSha1, ..case };
+    let (settings, of_cbc) = (case.settings(0x3003), cbc.settings(0x3003));
+    let ports = |source| Some(UdpPorts { source, destination: 4500 });
+    let both = [
+        (Settings { spi: 255, ..settings.clone() }, "SPI 255 is reserved; choose one from 256 on"),
+        (
+            Settings { is_implicit: true, ..of_cbc.clone() },
+            "aes-128-cbc-sha1 has no implicit IV; send the IV",
+        ),
+        (Settings { salt: SALT.into(), ..of_cbc }, "aes-128-cbc-sha1 has no salt; leave it out"),
+        (
+            Settings { udp: ports(4501), ..settings.clone() },
+            "ESP in UDP at our port 4501; choose 4500",
+        ),
+    ];
+    let mut lab = case.lab();
+    for (settings, text) in both {
+        let (encryption, integrity) = Case { algorithm: settings.algorithm, ..case }.keys();
+        let keys = Keys { encryption: &encryption, integrity: &integrity };
+        let how = (DontFragment::Copy, None);
+        let set = lab.state().set_outbound_association("tun", (&settings, keys), how, 0);
+        let added = lab.state().add_inbound_association("tun", (&settings, keys), 64);
+        assert_eq!([set, added].map(|it| it.unwrap_err().to_string()), [text; 2]);
+    }
+    let extended = Settings { is_extended: true, ..settings.clone() };
+    let (encryption, integrity) = case.keys();
+    let keys = Keys { encryption: &encryption, integrity: &integrity };
+    let mut add = |settings, window| {
+        lab.state().add_inbound_association("tun", (settings, keys), window).unwrap_err()
+    };
+    assert_eq!(add(&extended, 0), AssociationError::NoWindow);
+    assert_eq!(
+        [63, 65_537].map(|size| add(&settings, size)),
+        [63, 65_537].map(AssociationError::Window)
+    );
+    let mut set = |settings, dscp, last| {
+        let how = (DontFragment::Copy, dscp);
+        lab.state().set_outbound_association("tun", (settings, keys), how, last)
+    };
+    assert_eq!(set(&settings, Some(64), 0), Err(AssociationError::Dscp(64)));
+    let last = u64::from(u32::MAX);
+    assert_eq!(set(&settings, None, last), Err(AssociationError::LastNumber(last)));
+    assert_eq!(set(&extended, None, u64::MAX), Err(AssociationError::LastNumber(u64::MAX)));
+    assert_eq!(set(&extended, Some(63), last), Ok(()));
+    lab.state().add_inbound_association("tun", (&settings, keys), 0).unwrap();
 }
 
 #[test]
