@@ -162,8 +162,8 @@ impl Context<'_> {
         Some(packet)
     }
 
-    /// Moves a lane to a jumbo buffer, at the same offset, so that there is space behind its data; `false` and no change
-    /// when all of them are in use (counted). A lane that has one keeps it.
+    /// Moves a lane to a jumbo buffer, at the same offset, so that there is space behind its data; `false` and no
+    /// change when all of them are in use (counted). A lane that has one keeps it.
     pub fn enlarge(&mut self, vector: &mut Vector, lane: usize) -> bool {
         let from = vector.pool().global_id(vector.buffers()[lane]);
         let is_larger = vector.capacity(lane) < JUMBO;

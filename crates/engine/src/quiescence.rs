@@ -142,8 +142,8 @@ struct Buried {
     free: unsafe fn(*mut ()),
 }
 
-// SAFETY: made only by `Published<T>::publish`, where `T: Send`, and by `Slots<T>::set`, where `T: Send + Sync`: what is
-// freed on another thread is a `T`, or a count of an `Arc<T>`.
+// SAFETY: made only by `Published<T>::publish`, where `T: Send`, and by `Slots<T>::set`, where `T: Send + Sync`: what
+// is freed on another thread is a `T`, or a count of an `Arc<T>`.
 unsafe impl Send for Buried {}
 
 /// # Safety

@@ -51,8 +51,8 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// A window of `size` numbers, at least [`SIZE_MIN`] and at most [`SIZE_MAX`], rounded up to a multiple of 32, which refuses all
-    /// numbers up to `floor`: those that were used before. `None`: there is no memory.
+    /// A window of `size` numbers, at least [`SIZE_MIN`] and at most [`SIZE_MAX`], rounded up to a multiple of 32,
+    /// which refuses all numbers up to `floor`: those that were used before. `None`: there is no memory.
     #[must_use]
     pub fn new(size: u32, floor: u64) -> Option<Self> {
         let size = u64::from(size.clamp(SIZE_MIN, SIZE_MAX)).next_multiple_of(BLOCK);

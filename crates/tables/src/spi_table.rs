@@ -2,8 +2,8 @@
 //! the cache.
 //!
 //! A bucket is one line with eight entries, each a word with the SPI above the row. There are as many buckets as
-//! associations, so a full bucket is rare: where SPIs are random and the table is full, one in 100,000 has eight entries
-//! or more. Whoever chooses SPIs then takes another one.
+//! associations, so a full bucket is rare: where SPIs are random and the table is full, one in 100,000 has eight
+//! entries or more. Whoever chooses SPIs then takes another one.
 //!
 //! One writer changes entries by single stores; readers take no locks.
 

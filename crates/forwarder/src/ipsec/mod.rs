@@ -2,8 +2,8 @@
 //!
 //! A tunnel of this kind is an interface like other tunnels: routes to it use the adjacency of its interface, and
 //! `tunnel-output` gives its packets to `esp-encrypt`, which finds the outbound association by the interface. Packets
-//! for local addresses with a known SPI go to `esp-decrypt`, which hands the inner packets to the input nodes as packets
-//! of the tunnel. Both nodes work on whole vectors: the engine gets many packets at once ([`stoa_crypto`]).
+//! for local addresses with a known SPI go to `esp-decrypt`, which hands the inner packets to the input nodes as
+//! packets of the tunnel. Both nodes work on whole vectors: the engine gets many packets at once ([`stoa_crypto`]).
 
 pub mod association;
 mod batch;
