@@ -363,6 +363,24 @@ fn what_rules_refuse_keeps_no_mapping() {
     await_no_mapping(&mut lab);
 }
 
+/// Rules without state decide about each packet: what they refuse of a connection does not end it.
+#[test]
+fn a_refused_answer_ends_no_flow_in_use() {
+    let by = |action| {
+        let open = translated(shared(Mapping::EndpointIndependent));
+        output(list(open, "in", &[("all", all(action))]), "west", &["in"])
+    };
+    let mut lab = Lab::new(&by(Action::Accept));
+    passed(&mut lab, 1, &ask(4000), "east");
+    lab.apply(&by(Action::Drop)).unwrap();
+    passed(&mut lab, 1, &ask(4000), "east");
+    refused(&mut lab, 2, &answer(4000), "acl-output");
+    lab.send("east", vec![packet_from(2, &answer(4000)); 3]);
+    lab.assert_dropped(&[("acl-output", 3)]);
+    await_flows(&mut lab, 1);
+    assert_eq!(mappings(&mut lab), 1);
+}
+
 #[test]
 fn what_rules_refuse_takes_no_port() {
     let setup = list(

@@ -325,9 +325,11 @@ fn refused(
     if judged.known.is_some() || judged.flags & flags::TRACKED != 0 {
         let found =
             if judged.known.is_some() { Some(judged.known) } else { side.find(&judged.key) };
-        if let Some(id) = found.and_then(|found| own(side, found)) {
+        if let Some((found, id)) = found.and_then(|found| Some((found, own(side, found)?))) {
             if !task.policy.is_stateful && side.is_translated(id) {
-                side.end_refused(id, task.place.is_input());
+                if !task.place.is_input() {
+                    side.end_refused((id, found.direction()), task.place.is_last());
+                }
                 return Settled::Refused(refusal);
             }
             // One that a SYN wanted to replace goes on.

@@ -10,7 +10,7 @@ use stoa_tables::flow_table::{
 use super::limited::half_open_to;
 use super::pieces::Passed;
 use super::spliced::SPLICED;
-use super::verdict::CONFIRMED;
+use super::verdict::{CONFIRMED, PAIRED};
 use super::{Admission, Opened, SUSPENDED, Seen, Side};
 use crate::flow::alg::{AlgFlow, Calls};
 use crate::flow::fields::Kind;
@@ -189,12 +189,16 @@ impl Side {
         self.reader.entry(id).has_second()
     }
 
-    /// Rules without state have refused a packet of an own flow. They decide about each packet, so that the flow goes
-    /// on, but for one that was begun before they were asked, and of which they have let no packet pass: nobody outside
-    /// makes or keeps a mapping by what is refused (RFC 7857 section 7). Input lists are asked before anything begins.
+    /// Rules without state have refused a packet of an own flow, behind the input. They decide about each packet, so
+    /// that the flow goes on, but for one of which they have let no packet pass: nobody makes a mapping by what is
+    /// refused. Input lists are asked before anything begins.
     #[cold]
-    pub fn end_refused(&mut self, id: u32, is_input: bool) {
-        if !is_input && self.reader.entry(id).flags() & CONFIRMED == 0 {
+    pub fn end_refused(&mut self, (id, direction): (u32, Direction), is_last: bool) {
+        let flow = self.reader.entry(id);
+        // Output lists are behind pairs of zones.
+        let passed = if is_last { CONFIRMED } else { CONFIRMED | PAIRED };
+        let has_passed = flow.flags() & passed != 0 || flow.counters(Direction::Reply).packets > 0;
+        if direction == Direction::Original && !has_passed {
             self.remove(id);
         }
     }

@@ -26,7 +26,7 @@ pub const SUSPENDED: u8 = 2;
 /// The flag of a flow that an input has admitted, and about which the output decides by the next packet.
 const PENDING: u8 = 4;
 /// The flag of a flow of which a packet has passed the pair of its zones, by the rules of its epoch.
-const PAIRED: u8 = 8;
+pub(super) const PAIRED: u8 = 8;
 
 /// All of these.
 pub(super) const DECIDED: u8 = CONFIRMED | SUSPENDED | PENDING | PAIRED;
@@ -70,7 +70,9 @@ pub struct Admission {
 impl Admission {
     /// The flags of a flow that had these.
     pub(super) const fn flags(self, before: u8) -> u8 {
-        let kept = before & !(SUSPENDED | PENDING | PAIRED);
+        // What rules have let pass that kept no flow says nothing about its replies.
+        let confirmed = if before & SUSPENDED != 0 { CONFIRMED } else { 0 };
+        let kept = before & !(SUSPENDED | PENDING | PAIRED | confirmed);
         if self.is_confirmed { kept | CONFIRMED } else { kept | PENDING }
     }
 }
@@ -118,7 +120,9 @@ impl Side {
     /// A packet of an own flow to the router itself has passed the pair of its zones, the last rules for it. It keeps
     /// no flow; of one that rules do not keep, it is one that has passed.
     pub fn pass_to_router(&mut self, found: Match) {
-        let Some(id) = found.id() else { return };
+        let Some(id) = found.id().filter(|_| found.direction() == Direction::Original) else {
+            return;
+        };
         let flags = self.owner.entry(id).flags();
         if flags & SUSPENDED != 0 {
             let _ = self.owner.set_flags(id, flags | CONFIRMED);
