@@ -5,7 +5,7 @@ use core::fmt;
 use zeroize::Zeroizing;
 
 /// The secret part of a nonce, in front of the IV (RFC 4106 section 4): zeros where an algorithm has none. Its memory
-/// is zeroed when it is dropped.
+/// is zeroed when it is dropped; where it was moved from is not.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Salt(Zeroizing<[u8; 4]>);
 

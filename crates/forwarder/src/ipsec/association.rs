@@ -195,9 +195,13 @@ impl Outbound {
         (self.sent.sequence.load(Relaxed).min(self.last()), self.sent.bytes.load(Relaxed))
     }
 
-    /// Takes so many sequence numbers; returns the first one. Those behind [`Self::last`] must not be sent.
+    /// Takes so many sequence numbers; returns the first one. Those behind [`Self::last`] must not be sent. Nothing is
+    /// taken behind it, so that numbers never begin anew.
     #[inline]
     pub(super) fn take(&self, packets: u64) -> u64 {
+        if self.sent.sequence.load(Relaxed) > self.last() {
+            return u64::MAX - packets;
+        }
         self.sent.sequence.fetch_add(packets, Relaxed) + 1
     }
 
