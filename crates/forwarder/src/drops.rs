@@ -114,7 +114,7 @@ reasons! {
     FragmentOverrun "fragment-overrun" "fragment that ends beyond 65,535 bytes";
     FragmentMalformed "fragment-malformed" "fragment without data, or not the last one and not a multiple of 8 bytes";
     FragmentTiny "fragment-tiny" "fragment that splits a TCP header (RFC 1858, RFC 3128)";
-    FragmentOverlap "fragment-overlap" "overlapping or contradicting fragments: the whole packet is dropped (RFC 5722)";
+    FragmentOverlap "fragment-overlap" "overlapping or contradicting fragments: the whole packet is dropped (RFC 5722); or too many in disorder";
     FragmentDuplicate "fragment-duplicate" "duplicate fragment";
     ReassemblyTooLong "reassembly-too-long" "fragment of a packet that is longer than reassembly supports";
     ReassemblyFull "reassembly-full" "evicted from reassembly: the table or the share of the source is full";

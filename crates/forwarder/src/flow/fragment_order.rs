@@ -314,10 +314,11 @@ impl<T> Order<T> {
     /// A fragment that the table refuses. Without a place there, it has no order.
     fn refused(&self, key: &Key, refusal: Refusal) -> Decision {
         match refusal {
-            Refusal::Overlap => Decision::Overlap,
+            // Of what cannot be noted, nobody could see whether others overlap it.
+            Refusal::Overlap | Refusal::Scattered => Decision::Overlap,
             Refusal::BadRange if self.packets.poisoned(key).is_some() => Decision::Overlap,
             Refusal::BadRange => Decision::Pass,
-            Refusal::Scattered | Refusal::SourceLimit => Decision::Full,
+            Refusal::SourceLimit => Decision::Full,
         }
     }
 

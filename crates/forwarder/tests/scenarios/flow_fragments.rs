@@ -132,6 +132,24 @@ fn nat44_translates_fragments_in_any_order_at_any_worker() {
     }
 }
 
+/// Their homes are at both workers, of which one has the flow.
+#[test]
+fn a_source_may_send_many_packets_in_fragments() {
+    const TOGETHER: u16 = 20;
+    let mut lab = lab(masquerade());
+    lab.send("west", [packet_from(1, &udp_ports(host4(1), host4(2), (5000, 53), b"first"))]);
+    lab.forget();
+    for first in (0..400).step_by(TOGETHER.into()) {
+        let of = |id| fragments4(&udp_ports(host4(1), host4(2), (5000, 53), &DATA), SIZE, id);
+        let parts: Vec<_> = (first..first + TOGETHER).flat_map(of).collect();
+        let queue = usize::from(first / TOGETHER % 2);
+        lab.put("west", queue, parts.iter().map(|part| packet_from(1, part)));
+        lab.settle();
+        lab.assert_dropped(&[]);
+        assert_eq!(lab.take("east").len(), parts.len());
+    }
+}
+
 #[test]
 fn nat44_translates_segments_in_fragments() {
     let mut lab = lab(masquerade());

@@ -65,10 +65,13 @@ impl<F: Family> AclNode<F> {
         let (at, now) = ((cx.worker, cx.workers()), self.tracking.now);
         let Some(tracker) = tracker(cx) else { return };
         let side = tracker.of(F::IS_IP4);
+        let mut noted = LaneSet::first_of(0);
         for (lane, owner) in self.tracking.foreign.iter() {
+            // Once for each: another time, its packet would begin anew, without what has come behind it.
             if !self.tracking.ordered.iter().any(|it| it == lane) {
                 continue;
             }
+            noted.insert(lane);
             // The owner gives it no other order.
             vector.flags[lane] |= flags::ORDERED;
             let Some(fields) = vector.known_fields() else { return };
@@ -78,6 +81,7 @@ impl<F: Family> AclNode<F> {
                 side.note_first_goes((&packet, vrf), owner, now);
             }
         }
+        self.tracking.ordered.remove_all(&noted);
     }
 
     /// Has later fragments follow the first ones of their packets; whether any does not go on along the arc.

@@ -136,6 +136,16 @@ fn one_source_leaves_room_for_others() {
     assert_eq!(left[full..], [(1, 0), (1, 1)]);
 }
 
+/// Otherwise others could overlap them unseen.
+#[test]
+fn fragments_behind_too_many_gaps_are_dropped() {
+    let mut order = Order::<Item>::new([5, 7]);
+    let mut left = Vec::new();
+    let mut offered = |at: u16| offer(&mut order, ((1, at), piece(2 * at, 200)), 0, &mut left);
+    let dropped: u64 = (0..30).map(&mut offered).sum();
+    assert_eq!((dropped, left.len()), (6, 24));
+}
+
 #[test]
 fn buffers_of_each_kind_have_a_limit() {
     let mut order = Order::<Item>::new([5, 7]);

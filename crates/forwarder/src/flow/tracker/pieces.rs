@@ -8,13 +8,13 @@ use zerocopy::FromBytes;
 use stoa_tables::flow_table::Match;
 
 use super::Seen;
-use crate::flow::fragments::{Fate, Fragments, Key, PACKETS, PACKETS_OF_SOURCE, Piece, Refusal};
+use crate::flow::fragments::{Fate, Fragments, Key, PACKETS, Piece, Refusal};
 use crate::flow::random::random;
 use crate::flow::tcp::Direction;
 
-/// Seconds that a packet is remembered, as where fragments are put in order
-/// ([`fragment_order`](crate::flow::fragment_order)).
-const LIFETIME_S: u64 = 6;
+/// Seconds that a packet is remembered: no shorter than where fragments are put in order
+/// ([`fragment_order`](crate::flow::fragment_order)), as the clock may begin in the middle of a second.
+const LIFETIME_S: u64 = 7;
 
 /// What becomes of a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,9 @@ pub(super) struct Pieces(Fragments<Place>);
 
 impl Pieces {
     pub(super) fn new() -> Self {
-        Self(Fragments::new(PACKETS, PACKETS_OF_SOURCE, LIFETIME_S, random()))
+        // Only first fragments that have passed take a place, and the next ones take it from them: most are complete,
+        // and what follows a first fragment comes at once.
+        Self(Fragments::new(PACKETS, PACKETS as u16, LIFETIME_S, random()))
     }
 
     /// A first fragment has passed.
