@@ -17,6 +17,7 @@
 
 pub mod apply;
 pub mod connection;
+mod here;
 pub mod message;
 pub mod partner;
 pub mod settings;

@@ -7,7 +7,7 @@ use stoa_api::v1;
 use stoa_seal::FRAME_MAX;
 use stoa_tables::flow_table::{FlowEntry, FlowKey};
 
-use super::message::{ITEM_MIN, Record};
+use super::message::{ITEM_MIN, Record, SentKey};
 use crate::flow::adoption::LeftOut;
 use crate::flow::flow_words::FlowWords;
 use crate::flow::tracker::standby_rule;
@@ -24,9 +24,9 @@ pub enum Work {
     /// Have this flow, in the numbers and ticks of this process, by the connection with this number.
     Flow(Record, u32),
     /// A standby flow has ended. Whether it counts if this worker has none: all may be asked.
-    End(FlowKey, bool),
+    End(SentKey, bool),
     /// The partner has the flow still, as this connection says.
-    Known(FlowKey, u32),
+    Known(SentKey, u32),
     /// End a standby flow that this connection has not named: its bulk is over, and what it brought is in front of
     /// this.
     Sweep(FlowKey, u32),
@@ -287,7 +287,7 @@ mod tests {
     fn work() -> Work {
         let flow =
             Flow { source: 1, destination: 2, source_port: 3, destination_port: 4, protocol: 5 };
-        Work::Known(FlowKey::ip4(flow, 0), 1)
+        Work::Known(FlowKey::ip4(flow, 0).into(), 1)
     }
 
     #[test]

@@ -65,8 +65,7 @@ impl Policy {
     fn can_have_made(&self, nat: &Nat, ends: &Ends, uses: Uses, leaves: &Leaves<'_>) -> bool {
         let Ends { internal, external, remote, protocol, internal_vrf, vrf } = *ends;
         let meet = internal_vrf == vrf || leaves((internal_vrf, remote), self.interface);
-        !self.is_nat64
-            && self.mapping != Mapping::Static
+        self.mapping != Mapping::Static
             && self.has_subscriber(internal.0)
             && self.has_place(ends)
             && self.has_hold(protocol, uses)
@@ -134,7 +133,8 @@ impl Nat {
         matches!(outbound, Outbound::By(it) if it.number == policy.number)
     }
 
-    /// Whether a flow with these keys is one that a policy or mapping with its number may have made.
+    /// Whether a flow with these keys is one that a policy or mapping with its number may have made. Of NAT64, the
+    /// inside end is a stand-in, for whose host others vouch ([`crate::nat64::keys`]).
     pub(crate) fn can_have_made(
         &self,
         flow: &FormerFlow,
@@ -143,7 +143,7 @@ impl Nat {
     ) -> bool {
         let uses = Uses::of_words(flow.spare);
         let Some(ends) = Ends::of(&flow.key, reply, uses.is_inbound) else { return false };
-        if is_stand_in(ends.internal.0) || is_stand_in(ends.external.0) {
+        if is_stand_in(ends.remote) || is_stand_in(ends.external.0) {
             return false;
         }
         if let Some(policy) = self.policy(uses.number) {

@@ -94,7 +94,7 @@ fn text(settings: &FlowSync, state: &FlowSyncState, follows_flows: bool) -> Stri
     if state.left_out_flows > 0 {
         let flows = n(state.left_out_flows);
         text += &format!(
-            "Not sent: {flows} flows with a gateway, a SYN cookie, NAT64, hairpin or twice NAT\n"
+            "Not sent: {flows} flows with a gateway, a SYN cookie, hairpin or twice NAT\n"
         );
     }
     if !follows_flows {

@@ -1,13 +1,13 @@
 //! What the partner sends: in the numbers of this process, and to the workers that have or will have the flows.
 
-use stoa_tables::flow_table::{ANSWERED, FlowKey};
+use stoa_tables::flow_table::ANSWERED;
 
 use super::Thread;
 use crate::flow::adoption::LeftOut;
 use crate::flow::profiles::without_profile;
 use crate::flow::timeouts::Class;
 use crate::flow::tracker::SENT_FLAGS;
-use crate::flow_sync::message::{Item, Record};
+use crate::flow_sync::message::{Item, Record, SentKey};
 use crate::flow_sync::standby::{Outcome, Work};
 
 impl Thread {
@@ -41,7 +41,7 @@ impl Thread {
                 self.state.received_records += 1;
                 match self.translate(&record) {
                     Ok(it) => {
-                        let owner = self.owner(&it.flow.key).unwrap_or(it.flow.owner);
+                        let owner = self.owner(&it.key()).unwrap_or(it.flow.owner);
                         self.hand(owner, Work::Flow(it, self.number));
                     }
                     Err(why) => {
@@ -71,20 +71,23 @@ impl Thread {
     }
 
     /// A key of the partner in the numbers of this process.
-    fn key(&self, key: FlowKey) -> Option<FlowKey> {
-        self.theirs.as_ref()?.key_in(&self.names, key)
+    fn key(&self, sent: SentKey) -> Option<SentKey> {
+        let key = self.theirs.as_ref()?.key_in(&self.names, sent.key)?;
+        Some(SentKey { key, ..sent })
     }
 
     /// The worker that has a flow.
-    fn owner(&self, key: &FlowKey) -> Option<u8> {
-        let reader = self.flows.reader(!key.is_ip6());
-        let found = reader.find(key).id().map(|id| reader.entry(id));
+    fn owner(&self, sent: &SentKey) -> Option<u8> {
+        let hosts = self.flows.nat64_hosts();
+        let key = sent.here(|key| hosts.key4(key, hosts.prefix(key.vrf)?))?;
+        let reader = self.flows.reader(sent.is_ip4());
+        let found = reader.find(&key).id().map(|id| reader.entry(id));
         found.filter(|it| it.is_live()).map(|it| it.owner())
     }
 
     /// A flow has ended. Its record may still wait for whichever worker will own it: all of them look behind that, and
     /// one counts that there is none.
-    fn end(&self, key: &FlowKey) {
+    fn end(&self, key: &SentKey) {
         if let Some(owner) = self.owner(key) {
             return self.hand(owner, Work::End(*key, true));
         }
