@@ -1,6 +1,7 @@
 //! Two routers share their virtual addresses by VRRP, and their flows: connections through NAT44 and zones go on when
 //! the one that forwards them fails, with the same external addresses and ports.
 
+mod leases;
 mod nat64;
 
 use std::path::Path;

@@ -11,9 +11,16 @@
 //!              state of TCP (24), or of other protocols (4)
 //! 5  known     key of a flow that is not sent in the bulk, but is there
 //! 6  again     another bulk is asked for
+//! 7  lease     lease key, 1 or 0: whether a nonce (12) follows, who has asked (hash of the interface 8, VRF 2, address
+//!              4), external end (VRF 2, address 4, port 2), standby (1), seconds left and since the last request (4
+//!              each), how many remote ends (1), and these (address 4, length 1, port 2); 0 seconds left: ended here
+//! 8  end       lease key, of a lease
+//! 9  known     lease key, of a lease that is not sent in the bulk, but is there
 //!
 //! key          4, 6 or 64, protocol, VRF (2), ports (2 each), addresses (4 each, or 16)
 //! uses         number of the policy or mapping (4), bits (1)
+//! lease key    number of the policy (4), VRF (2), address (4), protocol, port (2), 1 or 0: whether the remote end of
+//!              PEER follows (address 4, port 2)
 //! ```
 //!
 //! The first frame of each end has one item, alive: it proves that the end knows the secret. Integers are big-endian. A
@@ -23,6 +30,7 @@
 //! A flow of NAT64 has a key of the family 64, that of packets of its IPv6 host ([`SentKey`]), and one of IPv4.
 
 mod key;
+mod lease;
 
 use stoa_tables::flow_table::{FlowKey, FormerFlow, Past, TCP_WORDS};
 use stoa_wire::protocol;
@@ -31,8 +39,10 @@ use crate::flow::adoption::head::Names;
 use crate::flow::time::ticks;
 use crate::flow::tracker::Uses;
 use crate::nat64::keys::is_of_both_families;
+use crate::pcp::lease::Key;
 pub use key::SentKey;
 pub(super) use key::{key_bytes, key_of};
+pub use lease::{LEASE_MIN, Lease, put_known_lease, put_lease, put_lease_end};
 
 const ALIVE: u8 = 0;
 const NAMES: u8 = 1;
@@ -41,6 +51,9 @@ const END: u8 = 3;
 const FLOW: u8 = 4;
 const KNOWN: u8 = 5;
 const AGAIN: u8 = 6;
+const LEASE: u8 = 7;
+const LEASE_END: u8 = 8;
+const KNOWN_LEASE: u8 = 9;
 /// Bits of what a flow uses.
 const MAPPING: u8 = 1;
 const BLOCK: u8 = 2;
@@ -65,6 +78,12 @@ pub enum Item {
     Known(SentKey),
     /// It asks for another bulk.
     Again,
+    /// A lease of a host.
+    Lease(Box<Lease>),
+    /// One has ended.
+    LeaseEnd(Key),
+    /// It has a lease that its bulk does not send.
+    KnownLease(Key),
 }
 
 /// A flow at a moment, with times in ticks of this process.
@@ -245,6 +264,9 @@ impl Bytes<'_> {
             FLOW => Item::Flow(self.flow(now)?),
             KNOWN => Item::Known(self.key()?),
             AGAIN => Item::Again,
+            LEASE => Item::Lease(Box::new(self.lease(now)?)),
+            LEASE_END => Item::LeaseEnd(self.lease_key()?),
+            KNOWN_LEASE => Item::KnownLease(self.lease_key()?),
             _ => return Err(Malformed),
         })
     }

@@ -7,6 +7,7 @@ use stoa_api::v1;
 use stoa_seal::FRAME_MAX;
 use stoa_tables::flow_table::{FlowEntry, FlowKey};
 
+use super::leases::Leases;
 use super::message::{ITEM_MIN, Record, SentKey};
 use crate::flow::adoption::LeftOut;
 use crate::flow::flow_words::FlowWords;
@@ -177,6 +178,7 @@ pub struct Standby {
     rings: Mutex<Vec<(usize, rtrb::Producer<Work>)>>,
     /// Of each IPv4 and each IPv6 flow that a record has created or changed: what the last one has given it.
     words: [FlowWords<3>; 2],
+    leases: Leases,
     /// The number of the last connection.
     connection: AtomicU32,
     /// [`Sums`] but for what was refused, and that.
@@ -202,6 +204,11 @@ impl Standby {
     /// The ends of the thread, by worker. Locked by threads that start and by that of the partner, never for a packet.
     pub fn rings(&self) -> MutexGuard<'_, Vec<(usize, rtrb::Producer<Work>)>> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leases of this router, and what the partner has sent of its own.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     fn given(&self, flow: &FlowEntry<'_>) -> Option<[u32; 3]> {

@@ -5,6 +5,7 @@
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{FlowKey, FormerFlow, Tuple};
 
+use super::mappings::End;
 use super::rewrite::has_free_ports;
 use super::statics::{Static, StaticEnd};
 use super::{Allocation, Mapping, Nat, Outbound, Policy};
@@ -131,6 +132,27 @@ impl Nat {
         let port = Some(ends.internal.1);
         let outbound = self.outbound(of, (ends.internal.0, ends.remote), (ends.protocol, port));
         matches!(outbound, Outbound::By(it) if it.number == policy.number)
+    }
+
+    /// Whether the policy with a number may lease an internal end this external one, which comes second.
+    pub(crate) fn can_have_leased(&self, number: u32, [internal, external]: [End; 2]) -> bool {
+        let ends = Ends {
+            internal: (internal.address, internal.port),
+            external: (external.address, external.port),
+            remote: 0,
+            protocol: internal.protocol,
+            internal_vrf: internal.vrf,
+            vrf: external.vrf,
+        };
+        let may_have = |it: &Policy| {
+            it.mapping != Mapping::Static
+                && it.has_subscriber(internal.address)
+                && it.has_place(&ends)
+        };
+        self.policy(number).is_some_and(may_have)
+            && external.protocol == internal.protocol
+            && self.is_external(external.vrf, external.address)
+            && !self.is_reserved(external.vrf, (external.protocol, external.address, external.port))
     }
 
     /// Whether a flow with these keys is one that a policy or mapping with its number may have made. Of NAT64, the

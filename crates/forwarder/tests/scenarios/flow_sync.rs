@@ -2,6 +2,7 @@
 
 mod connections;
 mod ends;
+mod leases;
 mod left;
 mod nat64;
 mod swept;

@@ -7,8 +7,10 @@ use crate::flow::adoption::LeftOut;
 use crate::flow::profiles::without_profile;
 use crate::flow::timeouts::Class;
 use crate::flow::tracker::SENT_FLAGS;
-use crate::flow_sync::message::{Item, Record, SentKey};
+use crate::flow_sync::leases;
+use crate::flow_sync::message::{Item, Lease, Record, SentKey};
 use crate::flow_sync::standby::{Outcome, Work};
+use crate::pcp::lease::Key;
 
 impl Thread {
     /// Does what an item of the partner says.
@@ -36,6 +38,18 @@ impl Thread {
                 if let Some((key, owner)) = key.and_then(|it| Some((it, self.owner(&it)?))) {
                     self.hand(owner, Work::Known(key, self.number));
                 }
+            }
+            Item::Lease(lease) => {
+                self.state.received_leases += 1;
+                let lease = self.lease(*lease).map(Box::new);
+                self.hand_lease(lease.map(|it| leases::Work::Lease(it, self.number)));
+            }
+            Item::LeaseEnd(key) => {
+                self.hand_lease(self.lease_key(key).map(leases::Work::End));
+            }
+            Item::KnownLease(key) => {
+                let key = self.lease_key(key);
+                self.hand_lease(key.map(|it| leases::Work::Known(it, self.number)));
             }
             Item::Flow(record) => {
                 self.state.received_records += 1;
@@ -94,6 +108,39 @@ impl Thread {
         for (at, (_, ring)) in self.flows.standby().rings().iter_mut().enumerate() {
             // There is room for all items of a frame.
             let _ = ring.push(Work::End(*key, at == 0));
+        }
+    }
+
+    fn vrf(&self, vrf: u16) -> Option<u16> {
+        self.theirs.as_ref()?.vrf_in(&self.names, vrf)
+    }
+
+    /// A key of a lease in the numbers of this process.
+    fn lease_key(&self, key: Key) -> Option<Key> {
+        Some(Key { vrf: self.vrf(key.vrf)?, ..key })
+    }
+
+    /// A lease in the numbers of this process.
+    fn lease(&self, mut lease: Lease) -> Option<Lease> {
+        lease.key = self.lease_key(lease.key)?;
+        for vrf in [&mut lease.terms.origin.vrf, &mut lease.terms.external.vrf] {
+            *vrf = self.vrf(*vrf)?;
+        }
+        Some(lease)
+    }
+
+    /// Has the control thread do something about a lease. `None`: its VRF is unknown here.
+    fn hand_lease(&mut self, work: Option<leases::Work>) {
+        let standby = self.flows.standby();
+        match work {
+            None => {
+                self.has_unknown_vrf = true;
+                standby.count(Outcome::Refused(LeftOut::Vrf));
+            }
+            Some(work) => {
+                // There is room for all items of a frame.
+                standby.leases().hand(work, 0);
+            }
         }
     }
 

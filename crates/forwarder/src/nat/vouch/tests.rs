@@ -244,3 +244,19 @@ fn a_stand_in_is_a_subscriber_of_nat64_alone() {
     let hairpin = keys(stand_in, (POOL, 1024)).0;
     assert!(!asks_of(&of6, (hairpin, key((stand_in.0 + 1, 80), (POOL, 1024))), uses, false));
 }
+
+#[test]
+fn a_lease_has_an_end_that_hosts_could_get() {
+    use super::super::mappings::End;
+    let end = |(address, port)| End { address, port, protocol: protocol::UDP, vrf: 0 };
+    let can =
+        |number, internal, external| nat().can_have_leased(number, [end(internal), end(external)]);
+    assert!(can(7, (INSIDE, 5000), (POOL, 1030)), "the router listens there for TCP alone");
+    assert!(!can(7, (INSIDE, 5000), (POOL, 80)) && !can(7, (INSIDE, 5000), (POOL + 16, 1024)));
+    assert!(!can(7, (SERVER, 5000), (POOL, 1024)), "no subscriber");
+    assert!(!can(8, (INSIDE, 5000), (POOL, 1024)) && !can(9, (INSIDE, 5000), (FORWARDED, 1024)));
+    let tcp = [(INSIDE, 5000), (POOL, 1030)].map(|it| End { protocol: protocol::TCP, ..end(it) });
+    assert!(!nat().can_have_leased(7, tcp));
+    let elsewhere = End { vrf: 3, ..end((POOL, 1024)) };
+    assert!(!nat().can_have_leased(7, [end((INSIDE, 5000)), elsewhere]));
+}
