@@ -2,7 +2,8 @@
 #![no_main]
 
 use stoa_forwarder::flow_sync::message::{
-    Item, put_again, put_alive, put_complete, put_end, put_flow, put_known, put_names, read,
+    Item, put_again, put_alive, put_complete, put_end, put_flow, put_known, put_known_lease, put_lease,
+    put_lease_end, put_names, read,
 };
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -19,6 +20,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             Item::Flow(record) => put_flow(record, NOW, &mut written),
             Item::Known(key) => put_known(key, &mut written),
             Item::Again => put_again(&mut written),
+            Item::Lease(lease) => put_lease(lease, NOW, &mut written),
+            Item::LeaseEnd(key) => put_lease_end(key, &mut written),
+            Item::KnownLease(key) => put_known_lease(key, &mut written),
         }
     }
     assert!(!is_whole || written == bytes);

@@ -1,6 +1,9 @@
 //! Two routers share their virtual addresses by VRRP, and their flows: connections through NAT44 and zones go on when
 //! the one that forwards them fails, with the same external addresses and ports.
 
+mod leases;
+mod nat64;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -207,7 +210,8 @@ struct Connections {
 }
 
 impl Connections {
-    fn open(lab: &Lab) -> Result<Self> {
+    /// To the server, by this address.
+    fn open(lab: &Lab, to: &str) -> Result<Self> {
         let [done, body] = ["done", "body"].map(|name| lab.scratch.file(name));
         let (done_text, body_text) = (done.to_string_lossy(), body.to_string_lossy());
         let port = PORT.to_string();
@@ -215,9 +219,12 @@ impl Connections {
         let server = server.args(["-c", SERVER, &port, &done_text]).spawn()?;
         server.wait_for("ready", PATIENCE)?;
         let idle = lab.client.command(Tool::PYTHON)?;
-        let idle = idle.args(["-c", IDLE, SERVER_ADDRESS, &port, &done_text]).spawn()?;
+        let idle = idle.args(["-c", IDLE, to, &port, &done_text]).spawn()?;
         idle.wait_for("open", PATIENCE)?;
-        let url = format!("http://{SERVER_ADDRESS}:{PORT}/");
+        let url = match to.contains(':') {
+            true => format!("http://[{to}]:{PORT}/"),
+            false => format!("http://{to}:{PORT}/"),
+        };
         let arguments = ["-sS", "--noproxy", "*", "-o", &body_text, &url];
         let download = lab.client.command(Tool::CURL)?.args(arguments).spawn()?;
         wait_growth(&body, &download)?;
@@ -260,15 +267,16 @@ fn is_in_sync(shown: &Value) -> bool {
     shown["status"] == "connected" && shown["bulk_sent"] == true && shown["bulk_received"] == true
 }
 
-#[test]
-fn a_download_and_an_idle_connection_survive_a_fail_over() -> Result<()> {
-    let mut lab = Lab::new()?;
-    lab.start(0, &configuration(0, 150, SECRET)?)?;
+/// A download and an idle connection to the server, by this address, survive that one router dies and that a link of
+/// the other one fails. `configured`: by the number of a router and its priority.
+fn survive(lab: Lab, to: &str, configured: impl Fn(usize, u8) -> Result<Value>) -> Result<()> {
+    let mut lab = lab;
+    lab.start(0, &configured(0, 150)?)?;
     lab.wait_for(0, "master")?;
-    lab.start(1, &configuration(1, 100, SECRET)?)?;
+    lab.start(1, &configured(1, 100)?)?;
     lab.wait_for(1, "backup")?;
     lab.wait_sync(0, "both are in sync", is_in_sync)?;
-    let connections = Connections::open(&lab)?;
+    let connections = Connections::open(&lab, to)?;
     let before = external(lab.router(0))?;
     assert_eq!(before.len(), 2, "{before:?}");
     lab.wait_sync(1, "the partner has both flows", |it| it["created_flows"] == 2)?;
@@ -285,7 +293,7 @@ fn a_download_and_an_idle_connection_survive_a_fail_over() -> Result<()> {
     assert_eq!(external(lab.router(1))?, before);
 
     // It comes back without flows, gets them, and takes over when a link of the second one fails.
-    lab.start(0, &configuration(0, 50, SECRET)?)?;
+    lab.start(0, &configured(0, 50)?)?;
     lab.wait_for(0, "backup")?;
     lab.wait_sync(0, "both are in sync again", is_in_sync)?;
     lab.wait_sync(0, "it has both flows", |it| it["created_flows"] == 2)?;
@@ -304,12 +312,18 @@ fn a_download_and_an_idle_connection_survive_a_fail_over() -> Result<()> {
 }
 
 #[test]
+fn a_download_and_an_idle_connection_survive_a_fail_over() -> Result<()> {
+    let lab = Lab::new()?;
+    survive(lab, SERVER_ADDRESS, |number, priority| configuration(number, priority, SECRET))
+}
+
+#[test]
 fn a_partner_with_another_secret_gets_and_gives_nothing() -> Result<()> {
     let mut lab = Lab::new()?;
     lab.start(0, &configuration(0, 150, SECRET)?)?;
     lab.wait_for(0, "master")?;
     lab.start(1, &configuration(1, 100, "0123456789abcdef-other")?)?;
-    let connections = Connections::open(&lab)?;
+    let connections = Connections::open(&lab, SERVER_ADDRESS)?;
     for number in [0, 1] {
         lab.wait_sync(number, "it refuses the partner", |it| {
             it["refused_connections"].as_u64() > Some(0)
@@ -334,7 +348,7 @@ fn a_partner_that_stops_reading_costs_nothing() -> Result<()> {
     lab.wait_for(0, "master")?;
     lab.start(1, &configuration(1, 100, SECRET)?)?;
     lab.wait_sync(0, "both are in sync", is_in_sync)?;
-    let connections = Connections::open(&lab)?;
+    let connections = Connections::open(&lab, SERVER_ADDRESS)?;
     let forwarder = lab.router(1).status()?["forwarder_pid"].to_string();
     let signal = |name: &str| Command::program("/bin/kill").args([name, &forwarder]).run()?.ok();
     signal("-STOP")?;

@@ -333,6 +333,22 @@ counters! {
             leaf Long "refused-damaged"
             metric "flow_sync_refused_damaged" "records" "Records with values that no flow has"
         }
+        sent_leases {
+            leaf Long "sent-leases"
+            metric "flow_sync_sent" "leases" "Leases of hosts sent to the partner"
+        }
+        received_leases {
+            leaf Long "received-leases"
+            metric "flow_sync_received" "leases" "Leases of hosts received from the partner"
+        }
+        created_leases {
+            leaf Long "created-leases"
+            metric "flow_sync_created" "leases" "Standby leases created"
+        }
+        ended_leases {
+            leaf Long "ended-leases"
+            metric "flow_sync_ended" "leases" "Standby leases that the partner has ended"
+        }
     }
     /// Drop reasons.
     DROPS: DropState {

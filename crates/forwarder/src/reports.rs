@@ -12,12 +12,14 @@ pub struct Reporter<T> {
 }
 
 impl<T> Reporter<T> {
-    /// Reports something, or counts it if there is no room.
+    /// Reports something, or counts it if there is no room; whether there was.
     #[inline]
-    pub fn push(&mut self, report: T) {
-        if !self.try_push(report) {
+    pub fn push(&mut self, report: T) -> bool {
+        let has_room = self.try_push(report);
+        if !has_room {
             self.lost.add(1);
         }
+        has_room
     }
 
     /// Reports something; whether there was room.
@@ -79,7 +81,7 @@ mod tests {
     fn what_finds_no_room_is_counted() {
         let reports = Reports::new(8);
         let (mut one, mut other) = (reports.writer(), reports.writer());
-        (0..11).for_each(|at| one.push(at));
+        assert_eq!((0..11).filter(|at| one.push(*at)).count(), 8);
         other.push(90);
         let mut taken = Vec::new();
         assert_eq!(reports.drain(|it| taken.push(it)), 3);

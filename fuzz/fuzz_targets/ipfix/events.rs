@@ -57,9 +57,8 @@ impl Event {
     }
 
     pub fn expected(&self, lab: &Lab, now_ms: u64) -> Decoded {
-        let subscriber4 = Field::sourceIPv4Address(self.subscriber4(lab));
         let subscriber = match self.subscriber {
-            Subscriber::Ip4(_) => subscriber4.clone(),
+            Subscriber::Ip4(bits) => Field::sourceIPv4Address(ip4(bits)),
             Subscriber::Ip6(host) => Field::sourceIPv6Address(lab.known(host).1),
         };
         let protocol = Field::protocolIdentifier(self.protocol.into());
@@ -70,7 +69,7 @@ impl Event {
             What::PortsExhausted => (natEvent::NATportsexhausted, vec![subscriber, protocol]),
             What::QuotaExceeded => {
                 let quota = natQuotaExceededEvent::Maximumentriesperuser;
-                let fields = vec![subscriber4, Field::natQuotaExceededEvent(quota)];
+                let fields = vec![subscriber, Field::natQuotaExceededEvent(quota)];
                 (natEvent::QuotaExceeded, fields)
             }
             What::PortBlock { is_allocated, external, ports: (first, last) } => {
@@ -80,7 +79,7 @@ impl Event {
                 };
                 let external = Field::postNATSourceIPv4Address(ip4(external));
                 let range = [Field::portRangeStart(first), Field::portRangeEnd(last)];
-                (event, [subscriber4, external].into_iter().chain(range).collect())
+                (event, [subscriber, external].into_iter().chain(range).collect())
             }
         };
         fields.extend([

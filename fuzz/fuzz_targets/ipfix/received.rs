@@ -22,6 +22,11 @@ impl Decoded {
         fields.sort();
         Self { scope, fields }
     }
+
+    /// Whether it is the record of a flow: neither an event nor a refused packet has the reason of its end.
+    fn is_flow(&self) -> bool {
+        self.fields.iter().any(|it| matches!(it, Field::flowEndReason(_)))
+    }
 }
 
 impl From<DataRecord> for Decoded {
@@ -37,7 +42,7 @@ pub struct Received {
     domain: u32,
     seconds: u32,
     templates: TemplatesMap,
-    /// Messages, records and bytes; and the same of the last message.
+    /// Messages, records of flows and bytes; and the same of the last message.
     counts: [[u64; 3]; 2],
     pub records: Vec<Decoded>,
 }
@@ -54,7 +59,7 @@ impl Received {
         self.templates.len()
     }
 
-    /// Messages, records and bytes before the last message.
+    /// Messages, records of flows and bytes before the last message.
     pub fn before_last(&self) -> [u64; 3] {
         let [all, last] = self.counts;
         std::array::from_fn(|at| all[at] - last[at])
@@ -90,7 +95,8 @@ impl Received {
         }
         let records = self.records.len() - before;
         assert!(records == 0 || length == bytes.len(), "{length} of {} bytes", bytes.len());
-        self.counts[1] = [1, records as u64, bytes.len() as u64];
+        let flows = self.records.iter().skip(before).filter(|it| it.is_flow()).count();
+        self.counts[1] = [1, flows as u64, bytes.len() as u64];
         let [all, last] = &mut self.counts;
         all.iter_mut().zip(last).for_each(|(all, last)| *all += *last);
     }

@@ -11,7 +11,7 @@ use super::message::{self, Item, Malformed};
 use crate::ipfix::socket;
 
 /// What both ends speak.
-const PROTOCOL: Protocol = Protocol { name: *b"stoasync", version: 2 };
+const PROTOCOL: Protocol = Protocol { name: *b"stoasync", version: 4 };
 /// Bytes that wait for the partner. While there are more, the walk over the tables does not go on.
 pub const QUEUE: usize = 1 << 20;
 /// Bytes that are read at a time, and how often in one call: a partner that sends without end waits for the rest of

@@ -11,21 +11,38 @@
 //!              state of TCP (24), or of other protocols (4)
 //! 5  known     key of a flow that is not sent in the bulk, but is there
 //! 6  again     another bulk is asked for
+//! 7  lease     lease key, 1 or 0: whether a nonce (12) follows, who has asked (hash of the interface 8, VRF 2, address
+//!              4), external end (VRF 2, address 4, port 2), standby (1), seconds left and since the last request (4
+//!              each), how many remote ends (1), and these (address 4, length 1, port 2); 0 seconds left: ended here
+//! 8  end       lease key, of a lease
+//! 9  known     lease key, of a lease that is not sent in the bulk, but is there
 //!
-//! key          4 or 6, protocol, VRF (2), ports (2 each), addresses (4 or 16 each)
+//! key          4, 6 or 64, protocol, VRF (2), ports (2 each), addresses (4 each, or 16)
 //! uses         number of the policy or mapping (4), bits (1)
+//! lease key    number of the policy (4), VRF (2), address (4), protocol, port (2), 1 or 0: whether the remote end of
+//!              PEER follows (address 4, port 2)
 //! ```
 //!
 //! The first frame of each end has one item, alive: it proves that the end knows the secret. Integers are big-endian. A
-//! flow of TCP takes 55 bytes, translated 76, IPv6 79. Counters are not sent: each router counts what it has forwarded.
+//! flow of TCP takes 55 bytes, translated 76, IPv6 79, of NAT64 100. Counters are not sent: each router counts what it
+//! has forwarded.
+//!
+//! A flow of NAT64 has a key of the family 64, that of packets of its IPv6 host ([`SentKey`]), and one of IPv4.
 
-use stoa_tables::flow_hash::Flow;
-use stoa_tables::flow_table::{FlowKey, FormerFlow, Past, TCP_WORDS, Tuple};
+mod key;
+mod lease;
+
+use stoa_tables::flow_table::{FlowKey, FormerFlow, Past, TCP_WORDS};
 use stoa_wire::protocol;
 
 use crate::flow::adoption::head::Names;
 use crate::flow::time::ticks;
 use crate::flow::tracker::Uses;
+use crate::nat64::keys::is_of_both_families;
+use crate::pcp::lease::Key;
+pub use key::SentKey;
+pub(super) use key::{key_bytes, key_of};
+pub use lease::{LEASE_MIN, Lease, put_known_lease, put_lease, put_lease_end};
 
 const ALIVE: u8 = 0;
 const NAMES: u8 = 1;
@@ -34,6 +51,9 @@ const END: u8 = 3;
 const FLOW: u8 = 4;
 const KNOWN: u8 = 5;
 const AGAIN: u8 = 6;
+const LEASE: u8 = 7;
+const LEASE_END: u8 = 8;
+const KNOWN_LEASE: u8 = 9;
 /// Bits of what a flow uses.
 const MAPPING: u8 = 1;
 const BLOCK: u8 = 2;
@@ -51,22 +71,36 @@ pub enum Item {
     /// The bulk was sent.
     Complete,
     /// A flow has ended.
-    End(FlowKey),
+    End(SentKey),
     /// A flow.
     Flow(Record),
     /// It has a flow that its bulk does not send.
-    Known(FlowKey),
+    Known(SentKey),
     /// It asks for another bulk.
     Again,
+    /// A lease of a host.
+    Lease(Box<Lease>),
+    /// One has ended.
+    LeaseEnd(Key),
+    /// It has a lease that its bulk does not send.
+    KnownLease(Key),
 }
 
 /// A flow at a moment, with times in ticks of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The flow. Its counters are 0.
+    /// The flow. Its counters are 0. Of NAT64, its keys are of two families, that of IPv6 as in [`SentKey`].
     pub flow: FormerFlow,
     /// The router that sends it has no packets of it either.
     pub is_standby: bool,
+}
+
+impl Record {
+    /// The key of its flow.
+    pub fn key(&self) -> SentKey {
+        let key = self.flow.key;
+        SentKey { key, is_nat64: key.is_ip6() && is_of_both_families(&self.flow) }
+    }
 }
 
 /// The fewest bytes of an item that a worker gets.
@@ -99,55 +133,26 @@ pub fn put_names(lacks_flows: bool, names: &Names, to: &mut Vec<u8>) {
 }
 
 /// Appends the end of a flow.
-pub fn put_end(key: &FlowKey, to: &mut Vec<u8>) {
+pub fn put_end(key: &SentKey, to: &mut Vec<u8>) {
     to.push(END);
-    put_key(key, to);
+    key.put(to);
 }
 
 /// Appends that there is a flow which the bulk does not send.
-pub fn put_known(key: &FlowKey, to: &mut Vec<u8>) {
+pub fn put_known(key: &SentKey, to: &mut Vec<u8>) {
     to.push(KNOWN);
-    put_key(key, to);
-}
-
-/// Bytes of a key.
-pub(super) const fn key_bytes(is_ip4: bool) -> usize {
-    if is_ip4 { 16 } else { 40 }
-}
-
-/// The key that [`put_key`] has written; `None`: it has written nothing.
-pub(super) fn key_of(bytes: &[u8]) -> Option<FlowKey> {
-    Bytes(bytes).key().ok()
-}
-
-/// Appends a key.
-pub(super) fn put_key(key: &FlowKey, to: &mut Vec<u8>) {
-    let mut head = |family: u8, protocol: u8, ports: [u16; 2]| {
-        to.extend_from_slice(&[family, protocol]);
-        [key.vrf, ports[0], ports[1]].iter().for_each(|it| to.extend_from_slice(&it.to_be_bytes()));
-    };
-    match key.tuple {
-        Tuple::Ip4(it) => {
-            head(4, it.protocol, [it.source_port, it.destination_port]);
-            to.extend_from_slice(&it.source.to_be_bytes());
-            to.extend_from_slice(&it.destination.to_be_bytes());
-        }
-        Tuple::Ip6(it) => {
-            head(6, it.protocol, [it.source_port, it.destination_port]);
-            to.extend_from_slice(&it.source.to_be_bytes());
-            to.extend_from_slice(&it.destination.to_be_bytes());
-        }
-    }
+    key.put(to);
 }
 
 /// Appends a flow at tick `now`.
 pub fn put_flow(record: &Record, now: u32, to: &mut Vec<u8>) {
     let Record { flow, is_standby } = record;
     to.push(FLOW);
-    put_key(&flow.key, to);
+    record.key().put(to);
     to.push(flow.reply_key.is_some().into());
-    if let Some(reply) = &flow.reply_key {
-        put_key(reply, to);
+    if let Some(key) = flow.reply_key {
+        // Of IPv4 alone, unless it is that of a host of NAT64.
+        SentKey { key, is_nat64: key.is_ip6() }.put(to);
         let uses = Uses::of_words(flow.spare);
         to.extend_from_slice(&uses.number.to_be_bytes());
         let bits = [
@@ -168,11 +173,7 @@ pub fn put_flow(record: &Record, now: u32, to: &mut Vec<u8>) {
 
 /// How many words the state of a flow has.
 fn state_words(key: &FlowKey) -> usize {
-    let of = match key.tuple {
-        Tuple::Ip4(it) => it.protocol,
-        Tuple::Ip6(it) => it.protocol,
-    };
-    if of == protocol::TCP { TCP_WORDS } else { 1 }
+    if key.protocol() == protocol::TCP { TCP_WORDS } else { 1 }
 }
 
 /// Takes bytes from the front.
@@ -205,36 +206,23 @@ impl Bytes<'_> {
         }
     }
 
-    fn key(&mut self) -> Result<FlowKey, Malformed> {
-        let [family, protocol] = self.take()?;
-        let (vrf, source_port, destination_port) = (self.port()?, self.port()?, self.port()?);
-        match family {
-            4 => {
-                let (source, destination) = (self.word()?, self.word()?);
-                let flow = Flow { source, destination, source_port, destination_port, protocol };
-                Ok(FlowKey::ip4(flow, vrf))
-            }
-            6 => {
-                let source = self.take().map(u128::from_be_bytes)?;
-                let destination = self.take().map(u128::from_be_bytes)?;
-                let flow = Flow { source, destination, source_port, destination_port, protocol };
-                Ok(FlowKey::ip6(flow, vrf))
-            }
-            _ => Err(Malformed),
-        }
-    }
-
     fn flow(&mut self, now: u32) -> Result<Record, Malformed> {
-        let key = self.key()?;
+        let SentKey { key, is_nat64 } = self.key()?;
         let (mut reply_key, mut spare) = (None, [0; 2]);
-        if self.flag()? {
-            let reply = self.key()?;
+        let is_translated = self.flag()?;
+        if is_nat64 && !is_translated {
+            return Err(Malformed);
+        }
+        if is_translated {
+            let SentKey { key: reply, is_nat64: is_back } = self.key()?;
             let (number, bits) = (self.word()?, self.byte()?);
             let is_twice = reply == key || reply == key.reversed();
             // A flow that has a mapping holds no block itself.
             let is_used = bits & !(MAPPING | BLOCK | INBOUND) == 0 && bits & 3 != MAPPING | BLOCK;
-            // Flows of two families are those of hosts that only their router knows.
-            if key.is_ip6() || reply.is_ip6() || is_twice || !is_used {
+            // Hosts of NAT64 reach each other by addresses that only their router knows.
+            let is_hairpin = is_nat64 && is_back;
+            let is_ip6 = key.is_ip6() != is_nat64 || reply.is_ip6() != is_back;
+            if is_hairpin || is_ip6 || is_twice || !is_used {
                 return Err(Malformed);
             }
             let id = |bit: u8| (bits & bit != 0).then_some(0);
@@ -276,6 +264,9 @@ impl Bytes<'_> {
             FLOW => Item::Flow(self.flow(now)?),
             KNOWN => Item::Known(self.key()?),
             AGAIN => Item::Again,
+            LEASE => Item::Lease(Box::new(self.lease(now)?)),
+            LEASE_END => Item::LeaseEnd(self.lease_key()?),
+            KNOWN_LEASE => Item::KnownLease(self.lease_key()?),
             _ => return Err(Malformed),
         })
     }

@@ -12,11 +12,15 @@
 //! ([`apply`]). A flow is standby as long as nothing but records of the partner has changed it ([`standby`]). The first
 //! packet that it gets here makes it a flow of this router, which the partner then gets.
 //!
+//! Leases of hosts (PCP) are the control thread's: it posts them, and takes those of the partner ([`leases`]).
+//!
 //! Nobody waits for the partner. The queue to it is bounded: while it is full, the walk does not go on, and sends later
 //! what is then true. A partner that takes nothing, or sends nothing, for seconds loses its connection.
 
 pub mod apply;
 pub mod connection;
+mod here;
+pub mod leases;
 pub mod message;
 pub mod partner;
 pub mod settings;

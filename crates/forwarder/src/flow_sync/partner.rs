@@ -15,6 +15,8 @@ use stoa_engine::clock;
 use stoa_tables::flow_table::Kind;
 
 use super::connection::{Connection, End};
+use super::leases::add_to;
+use super::leases::walk::LeaseWalk;
 use super::message::put_names;
 use super::settings::Settings;
 use super::standby::{LEAST, Sums};
@@ -121,13 +123,15 @@ struct Thread {
     again: Again,
     tried: Option<Instant>,
     walks: [Walk; 3],
-    /// Which walk of the bulk comes next; past the end: the bulk was sent.
+    leases: LeaseWalk,
+    /// Which walk of the bulk comes next, that over leases behind the others; past its end: the bulk was sent.
     bulk: usize,
     /// Whether the queue was full a step ago.
     was_full: bool,
     state: Snapshot,
     /// What had become of records when the settings came.
     before: Sums,
+    leases_before: [u64; 2],
 }
 
 impl Thread {
@@ -152,10 +156,12 @@ impl Thread {
             again: Again::default(),
             tried: None,
             walks: [Kind::Ip4, Kind::TranslatedIp4, Kind::Ip6].map(Walk::new),
+            leases: LeaseWalk::default(),
             bulk: 0,
             was_full: false,
             state: Snapshot::default(),
             before: flows.standby().sums(),
+            leases_before: flows.standby().leases().sums(),
         }
     }
 
@@ -206,6 +212,7 @@ impl Thread {
             // What it counts begins with the settings.
             self.state = Snapshot::default();
             self.before = self.flows.standby().sums();
+            self.leases_before = self.flows.standby().leases().sums();
         }
     }
 
@@ -226,7 +233,10 @@ impl Thread {
     /// Takes what has come, and sends what has changed.
     fn serve(&mut self, connection: &mut Connection, now: Instant) -> Result<(), End> {
         let (flows, tick) = (self.flows.clone(), self.tick());
-        let has_room = || flows.standby().rings().iter().all(|(_, ring)| ring.slots() >= LEAST);
+        let has_room = || {
+            flows.standby().rings().iter().all(|(_, ring)| ring.slots() >= LEAST)
+                && flows.standby().leases().has_room()
+        };
         connection.service((now, tick), has_room, |item| self.take(item))?;
         self.ask_again(connection, now)?;
         self.walk(connection, (now, tick))
@@ -255,10 +265,11 @@ impl Thread {
         let is_connected = self.connection.is_some();
         let state = &mut self.state;
         state.status = status.into();
-        state.is_bulk_sent = is_connected && self.bulk >= self.walks.len();
+        state.is_bulk_sent = is_connected && self.bulk > self.walks.len();
         state.is_bulk_received &= is_connected;
         state.queued_bytes = self.connection.as_ref().map_or(0, |it| it.queued() as u64);
         sums.add_to(state);
+        add_to(state, self.flows.standby().leases().sums(), self.leases_before);
         self.mailbox.lock().snapshot = state.clone();
     }
 }

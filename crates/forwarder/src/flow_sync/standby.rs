@@ -7,7 +7,8 @@ use stoa_api::v1;
 use stoa_seal::FRAME_MAX;
 use stoa_tables::flow_table::{FlowEntry, FlowKey};
 
-use super::message::{ITEM_MIN, Record};
+use super::leases::Leases;
+use super::message::{ITEM_MIN, Record, SentKey};
 use crate::flow::adoption::LeftOut;
 use crate::flow::flow_words::FlowWords;
 use crate::flow::tracker::standby_rule;
@@ -24,9 +25,9 @@ pub enum Work {
     /// Have this flow, in the numbers and ticks of this process, by the connection with this number.
     Flow(Record, u32),
     /// A standby flow has ended. Whether it counts if this worker has none: all may be asked.
-    End(FlowKey, bool),
+    End(SentKey, bool),
     /// The partner has the flow still, as this connection says.
-    Known(FlowKey, u32),
+    Known(SentKey, u32),
     /// End a standby flow that this connection has not named: its bulk is over, and what it brought is in front of
     /// this.
     Sweep(FlowKey, u32),
@@ -177,6 +178,7 @@ pub struct Standby {
     rings: Mutex<Vec<(usize, rtrb::Producer<Work>)>>,
     /// Of each IPv4 and each IPv6 flow that a record has created or changed: what the last one has given it.
     words: [FlowWords<3>; 2],
+    leases: Leases,
     /// The number of the last connection.
     connection: AtomicU32,
     /// [`Sums`] but for what was refused, and that.
@@ -202,6 +204,11 @@ impl Standby {
     /// The ends of the thread, by worker. Locked by threads that start and by that of the partner, never for a packet.
     pub fn rings(&self) -> MutexGuard<'_, Vec<(usize, rtrb::Producer<Work>)>> {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leases of this router, and what the partner has sent of its own.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     fn given(&self, flow: &FlowEntry<'_>) -> Option<[u32; 3]> {
@@ -287,7 +294,7 @@ mod tests {
     fn work() -> Work {
         let flow =
             Flow { source: 1, destination: 2, source_port: 3, destination_port: 4, protocol: 5 };
-        Work::Known(FlowKey::ip4(flow, 0), 1)
+        Work::Known(FlowKey::ip4(flow, 0).into(), 1)
     }
 
     #[test]

@@ -6,15 +6,16 @@ use std::sync::atomic::{Ordering, fence};
 
 use stoa_api::v1;
 use stoa_tables::flow_table::{
-    ANSWERED, ASSURED, Direction, FlowEntry, FlowKey, FormerFlow, Kind, Past, Tuple,
+    ANSWERED, ASSURED, Direction, FlowEntry, FlowKey, FormerFlow, Kind, Past,
 };
 
-use super::message::{self, Record, key_bytes, key_of};
+use super::message::{self, Record, SentKey, key_bytes, key_of};
 use super::standby::{LEAST, Work};
 use crate::flow::flows::Flows;
 use crate::flow::tracker::{SENT_FLAGS, SPLICED};
 use crate::nat::is_never_vouched;
-use crate::nat64::hosts::is_stand_in;
+use crate::nat64::hosts::Hosts;
+use crate::nat64::keys::{has_stand_in, is_crossed};
 use due::Due;
 
 /// Turns that a walk over all flows takes: at 100 a second, one second.
@@ -92,8 +93,10 @@ pub struct Walk {
     /// The number of the bulk, which is not 0.
     round: u8,
     sent: Vec<Sent>,
-    /// Keys as they are sent, for ends.
+    /// Keys of this router, for ends.
     keys: Vec<u8>,
+    /// A key that is written there.
+    key: Vec<u8>,
 }
 
 /// A copy of a flow, if that is live and whole: its worker may end it, and use its memory again, at any time.
@@ -114,21 +117,21 @@ fn copy(flow: &FlowEntry<'_>) -> Option<FormerFlow> {
     (flow.is_live() && (flow.start(), flow.key()) == (copy.past.start, key)).then_some(copy)
 }
 
-/// Whether no partner takes a flow: hosts of NAT64 take part, whom this router alone knows, or it is one of those that
-/// are never vouched for. A partner that refused them would ask for them.
+/// Whether no partner takes a flow: it is one of those that are never vouched for. A partner that refused them would
+/// ask for them.
 fn is_never_taken(flow: &FormerFlow) -> bool {
-    let is_crossed = |key: FlowKey| match key.tuple {
-        Tuple::Ip4(it) => is_stand_in(it.source) || is_stand_in(it.destination),
-        Tuple::Ip6(_) => false,
-    };
-    is_crossed(flow.key)
-        || flow.reply_key.is_some_and(|it| is_crossed(it) || is_never_vouched(flow, &it))
+    flow.reply_key.map_or(is_crossed(flow), |it| is_never_vouched(flow, &it))
+}
+
+/// A key as a partner knows it; `None`: it has a stand-in of this router, and no partner knows it.
+fn sent_key(hosts: &Hosts, key: &FlowKey) -> Option<SentKey> {
+    Some(SentKey { key: hosts.key6(key)?, is_nat64: has_stand_in(key) })
 }
 
 impl Walk {
     /// Of a kind.
     pub fn new(kind: Kind) -> Self {
-        Self { kind, next: 0, round: 1, sent: Vec::new(), keys: Vec::new() }
+        Self { kind, next: 0, round: 1, sent: Vec::new(), keys: Vec::new(), key: Vec::new() }
     }
 
     /// The partner knows nothing.
@@ -180,6 +183,7 @@ impl Walk {
         (turn, to): (&mut Turn, &mut Vec<u8>),
     ) {
         let (flow, standby) = (flows.reader(self.is_ip4()).entry(id), flows.standby());
+        let hosts = flows.nat64_hosts();
         let Some(sent) = self.sent.get(at as usize).copied() else { return };
         let is_known = sent.round != 0;
         // One that has come by a record may have begun when its predecessor had.
@@ -211,19 +215,22 @@ impl Walk {
             };
             // A worker may have written one half of a record when this was read first.
             if due == Due::Nothing || standby.is_standby(&flow) == is_standby {
-                return self.put((&flow, at, is_standby), due, moment, (turn, to));
+                let of = (hosts, &flow, at, is_standby);
+                return self.put(of, due, moment, (turn, to));
             }
         }
-        if moment.is_bulk {
+        if moment.is_bulk
+            && let Some(key) = sent_key(hosts, &flow.key())
+        {
             // It is live, whatever the worker makes of it: the partner must not sweep it.
-            message::put_known(&flow.key(), to);
+            message::put_known(&key, to);
         }
     }
 
     /// Sends what is due about a flow, and takes down that the partner knows it.
     fn put(
         &mut self,
-        (flow, at, is_standby): (&FlowEntry<'_>, u32, bool),
+        (hosts, flow, at, is_standby): (&Hosts, &FlowEntry<'_>, u32, bool),
         mut due: Due,
         moment: Moment<'_>,
         (turn, to): (&mut Turn, &mut Vec<u8>),
@@ -236,15 +243,18 @@ impl Walk {
             turn.left_out += u64::from(moment.is_bulk);
             due = Due::Name;
         }
-        let from = to.len();
+        // Nobody else knows a host that has gone, or one that others reach by an external address.
+        let Some(key) = sent_key(hosts, &copy.key) else { return };
         match due {
             Due::Record => {
-                message::put_flow(&Record { flow: copy, is_standby }, moment.now, to);
+                let Some(flow) = hosts.flow6(&copy) else { return };
+                message::put_flow(&Record { flow, is_standby }, moment.now, to);
                 turn.flows += 1;
             }
-            Due::Name if moment.is_bulk => return message::put_known(&copy.key, to),
+            Due::Name if moment.is_bulk => return message::put_known(&key, to),
             Due::Name => return,
-            _ => message::put_known(&copy.key, to),
+            Due::Known => message::put_known(&key, to),
+            Due::Note | Due::Nothing => {}
         }
         let Past { start, seen, .. } = copy.past;
         let sent = Sent {
@@ -257,10 +267,7 @@ impl Walk {
             class: copy.class,
             flags: copy.flags,
         };
-        self.keep(at, sent, to.get(from + 1..).unwrap_or_default());
-        if due == Due::Note {
-            to.truncate(from);
-        }
+        self.keep(at, sent, copy.key);
     }
 
     /// A flow that was sent has ended.
@@ -277,20 +284,24 @@ impl Walk {
         // Another flow may have its key by now.
         let reader = flows.reader(self.is_ip4());
         let found = reader.find(&key).id().filter(|id| reader.entry(*id).is_live());
-        if found.is_none() {
+        if found.is_none()
+            && let Some(key) = sent_key(flows.nat64_hosts(), &key)
+        {
             message::put_end(&key, to);
             turn.ends += 1;
         }
     }
 
-    /// `item`: what was sent, which begins with the key.
-    fn keep(&mut self, at: u32, sent: Sent, item: &[u8]) {
+    /// Takes down what was sent of a flow with this key.
+    fn keep(&mut self, at: u32, sent: Sent, key: FlowKey) {
         let (at, bytes) = (at as usize, key_bytes(self.is_ip4()));
         if let Some(to) = self.sent.get_mut(at) {
             *to = sent;
         }
+        self.key.clear();
+        SentKey::from(key).put(&mut self.key);
         if let (Some(to), Some(key)) =
-            (self.keys.get_mut(at * bytes..(at + 1) * bytes), item.get(..bytes))
+            (self.keys.get_mut(at * bytes..(at + 1) * bytes), self.key.get(..bytes))
         {
             to.copy_from_slice(key);
         }

@@ -23,6 +23,15 @@ const RECOVERY: Duration = Duration::from_secs(10);
 /// For a connection to be made.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// Records of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Records {
+    /// All of them, which sequence numbers count.
+    pub all: u32,
+    /// Those of flows: events, refused packets and statistics are none.
+    pub flows: u32,
+}
+
 /// What was sent and lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -30,12 +39,16 @@ pub struct Counts {
     pub messages: u64,
     /// Their records.
     pub records: u64,
+    /// Those of flows.
+    pub flows: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Messages that were lost.
     pub lost_messages: u64,
     /// Their records.
     pub lost_records: u64,
+    /// Those of flows.
+    pub lost_flows: u64,
     /// Connections that were made.
     pub connections: u64,
 }
@@ -53,7 +66,7 @@ enum Link {
 /// A message that waits.
 struct Waiting {
     bytes: Box<[u8]>,
-    records: u32,
+    records: Records,
     /// Bytes that were written.
     written: usize,
 }
@@ -185,7 +198,7 @@ impl Collector {
             self.lose_first();
         }
         // Templates of the former connection; a new one begins with its own.
-        let is_template = |it: &Waiting| it.records == 0;
+        let is_template = |it: &Waiting| it.records.all == 0;
         let templates = self.queue.iter().filter(|it| is_template(it)).map(|it| it.bytes.len());
         self.queued -= templates.sum::<usize>();
         self.queue.retain(|it| !is_template(it));
@@ -217,14 +230,14 @@ impl Collector {
         }
     }
 
-    fn lose(&mut self, records: u32) {
+    fn lose(&mut self, records: Records) {
         self.counts.lost_messages += 1;
-        self.counts.lost_records += u64::from(records);
+        self.counts.lost_records += u64::from(records.all);
+        self.counts.lost_flows += u64::from(records.flows);
     }
 
-    /// Sends a finished message, or has it wait. `templates`: those that its records need; `build` makes messages of
-    /// templates.
-    pub fn send(&mut self, message: &mut [u8], records: u32, now: Instant) {
+    /// Sends a finished message with these records, or has it wait.
+    pub fn send(&mut self, message: &mut [u8], records: Records, now: Instant) {
         match &self.link {
             Link::Udp(_) => {
                 self.send_udp(message, records, now);
@@ -266,15 +279,16 @@ impl Collector {
             if self.settings.is_tcp {
                 self.queued += bytes.len();
                 let place = usize::from(self.queue.front().is_some_and(|first| first.written > 0));
-                self.queue.insert(place, Waiting { bytes, records: 0, written: 0 });
+                let records = Records::default();
+                self.queue.insert(place, Waiting { bytes, records, written: 0 });
             } else {
-                self.has_templates &= self.send_udp(&mut bytes, 0, now);
+                self.has_templates &= self.send_udp(&mut bytes, Records::default(), now);
             }
         }
     }
 
     /// Whether the system has taken a message.
-    fn send_udp(&mut self, message: &mut [u8], records: u32, now: Instant) -> bool {
+    fn send_udp(&mut self, message: &mut [u8], records: Records, now: Instant) -> bool {
         let Link::Udp(socket) = &self.link else { return false };
         set_sequence(message, self.sequence);
         // The first error may be about the message before: nobody listens there.
@@ -302,10 +316,11 @@ impl Collector {
         true
     }
 
-    fn count(&mut self, bytes: usize, records: u32) {
-        self.sequence = self.sequence.wrapping_add(records);
+    fn count(&mut self, bytes: usize, records: Records) {
+        self.sequence = self.sequence.wrapping_add(records.all);
         self.counts.messages += 1;
-        self.counts.records += u64::from(records);
+        self.counts.records += u64::from(records.all);
+        self.counts.flows += u64::from(records.flows);
         self.counts.bytes += bytes as u64;
     }
 

@@ -6,8 +6,8 @@ use stoa_tables::flow_table::Tuple;
 use stoa_wire::ipfix::element::UNIFORM_PROBABILISTIC;
 use stoa_wire::ipfix::{Fields, Message, Template};
 
-use super::collector::Collector;
-use super::record::{Denial, FlowRecord, NatEvent, Side6};
+use super::collector::{Collector, Records};
+use super::record::{Denial, FlowRecord, NatEvent, Side6, subscriber6};
 use super::settings::Settings;
 use super::templates;
 use crate::nat64::hosts::Hosts;
@@ -52,6 +52,8 @@ impl Moment {
 pub struct Encoder {
     settings: Settings,
     message: Message,
+    /// Records of flows in it.
+    flows: u32,
     /// For templates and statistics, which are of one collector.
     own: Message,
     /// The collectors.
@@ -66,6 +68,7 @@ impl Encoder {
         let mut encoder = Self {
             settings: Settings::default(),
             message: Message::new(0),
+            flows: 0,
             own: Message::new(0),
             collectors: Vec::new(),
             made: Made::default(),
@@ -106,12 +109,13 @@ impl Encoder {
         if self.message.is_empty() {
             return;
         }
-        let records = self.message.records();
+        let records = Records { all: self.message.records(), flows: self.flows };
         let message = self.message.finish(now.seconds(), 0, self.settings.domain);
         for collector in &mut self.collectors {
             collector.send(message, records, now.instant);
         }
         self.message.clear();
+        self.flows = 0;
     }
 
     fn add(&mut self, template: &Template, now: Moment, write: impl Fn(&mut Fields<'_>)) {
@@ -120,6 +124,13 @@ impl Encoder {
             // An empty message has room for each record: a test of the templates.
             self.message.record(template, &write);
         }
+    }
+
+    fn add_flow(&mut self, template: &Template, now: Moment, write: impl Fn(&mut Fields<'_>)) {
+        self.add(template, now, write);
+        // Behind it: the message before may have been full.
+        self.flows += 1;
+        self.made.flows += 1;
     }
 
     /// Adds a record of a flow, from `from_ms` on, since 1970. `hosts`: those of NAT64.
@@ -133,8 +144,7 @@ impl Encoder {
                 let icmp = templates::icmp(record, false);
                 templates::put_flow(fields, (record, side, icmp), times, &record.counters);
             };
-            self.made.flows += 1;
-            return self.add(template, now, write);
+            return self.add_flow(template, now, write);
         }
         let [there, back] = record.counters;
         let icmp = [false, true].map(|is_reply| templates::icmp(record, is_reply));
@@ -144,8 +154,7 @@ impl Encoder {
         {
             if counters.packets > 0 {
                 let template = templates::of_flow(&record, side, false);
-                self.made.flows += 1;
-                self.add(template, now, |fields| {
+                self.add_flow(template, now, |fields| {
                     templates::put_flow(fields, (&record, side, icmp), times, &[counters]);
                 });
             }
@@ -159,13 +168,17 @@ impl Encoder {
         };
         self.made.nat += 1;
         if let Some(side) = Side6::of(record, hosts) {
-            let (both, side) = match side.is_behind {
-                false => ((record, before, after), side),
-                true => ((record, after.reversed(), before.reversed()), side.reversed()),
+            let (both, side) = match side.before {
+                Some(_) => ((record, before, after), side),
+                None => ((record, after.reversed(), before.reversed()), side.reversed()),
             };
             let at = (now.unix_ms, is_begin);
-            return self.add(&templates::SESSION64, now, |fields| {
-                templates::put_session64(fields, both, side.ends, at);
+            let template = match side.behind {
+                Some(_) => &templates::SESSION66,
+                None => &templates::SESSION64,
+            };
+            return self.add(template, now, |fields| {
+                templates::put_session64(fields, both, side, at);
             });
         }
         let (template, ends) = (&templates::SESSION, (record, before, after));
@@ -177,7 +190,7 @@ impl Encoder {
     /// Adds an event of address translation.
     pub fn event(&mut self, (event, hosts): (&NatEvent, &Hosts), now: Moment) {
         self.made.nat += 1;
-        let host = hosts.known_host(event.subscriber).map(|it| it.0);
+        let host = subscriber6(hosts, event.subscriber);
         self.add(templates::of_event(event, host), now, |fields| {
             templates::put_event(fields, (event, host), now.unix_ms);
         });
@@ -194,8 +207,8 @@ impl Encoder {
         self.add(template, now, |fields| templates::put_denial(fields, denial, now.unix_ms));
     }
 
-    /// Sends templates over UDP again, and to each collector what was sent to it, and what was not: `unmade` records
-    /// were not even made.
+    /// Sends templates over UDP again, and to each collector what was sent to it, and what was not: of `unmade` flows,
+    /// no record was even made. Records that are no flows are not counted (IANA, exportedFlowRecordTotalCount).
     pub fn statistics(&mut self, unmade: u64, now: Moment) {
         self.flush(now);
         let Settings { domain, sampling, .. } = self.settings;
@@ -208,9 +221,9 @@ impl Encoder {
             self.own.record(&templates::STATISTICS, |fields| {
                 fields.u32(std::process::id());
                 fields.u64(counts.messages);
-                fields.u64(counts.records);
+                fields.u64(counts.flows);
                 fields.u64(counts.bytes);
-                fields.u64(counts.lost_records + unmade);
+                fields.u64(counts.lost_flows + unmade);
             });
             if sampling > 1 {
                 self.own.record(&templates::SAMPLING, |fields| {
@@ -219,8 +232,8 @@ impl Encoder {
                     fields.u64((1.0 / f64::from(sampling)).to_bits());
                 });
             }
-            let records = self.own.records();
-            self.made.others += u64::from(records);
+            let records = Records { all: self.own.records(), flows: 0 };
+            self.made.others += u64::from(records.all);
             collector.send(self.own.finish(with.0, 0, domain), records, now.instant);
             self.own.clear();
         }

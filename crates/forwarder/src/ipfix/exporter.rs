@@ -150,8 +150,9 @@ struct Thread {
     left_out: u64,
     /// Records that found no room, in the end and at the begin.
     unmade: (u64, u64),
-    /// Events that workers had suppressed before the begin.
+    /// Events that workers had suppressed before the begin, and flows that they had lost.
     suppressed_before: u64,
+    lost_flows_before: u64,
     statistics: Option<Instant>,
     /// Events that were logged in a second.
     logged: (u32, u32),
@@ -170,6 +171,7 @@ impl Thread {
             left_out: 0,
             unmade: (before, before),
             suppressed_before: flows.exports().suppressed(),
+            lost_flows_before: flows.exports().lost_flows(),
             statistics: None,
             logged: (0, 0),
             number: flows.exports().begin(settings),
@@ -202,7 +204,7 @@ impl Thread {
             self.drain(walks, now);
         }
         // With what was lost until the end.
-        self.encoder.statistics(self.lost(), now);
+        self.encoder.statistics(self.lost_flows(), now);
         while !self.encoder.collectors.iter().all(Collector::is_idle) && Instant::now() < until {
             std::thread::sleep(STEP / 4);
             self.encoder.service(self.now());
@@ -234,7 +236,7 @@ impl Thread {
         let is_due = |at: Instant| now.instant.duration_since(at) >= interval;
         if !is_last && self.statistics.is_none_or(is_due) {
             self.statistics = Some(now.instant);
-            self.encoder.statistics(self.lost(), now);
+            self.encoder.statistics(self.lost_flows(), now);
         }
         self.publish();
         taken
@@ -313,6 +315,11 @@ impl Thread {
         self.unmade.0.saturating_sub(self.unmade.1) + self.mailbox.lock().lost
     }
 
+    /// Flows of which no record was made, as workers found no room.
+    fn lost_flows(&self) -> u64 {
+        self.flows.exports().lost_flows().saturating_sub(self.lost_flows_before)
+    }
+
     fn publish(&mut self) {
         let lost_records = self.lost();
         let made = self.encoder.made;
@@ -361,8 +368,11 @@ fn log((event, hosts): (&NatEvent, &Hosts), (second, count): &mut (u32, u32), ti
         NatEventKind::PortsExhausted => {
             tracing::warn!(instance, %host, "NAT has no free port for a host");
         }
+        NatEventKind::QuotaExceeded => {
+            tracing::warn!(instance, %host, "NAT subscriber is at its limit");
+        }
         // The control thread logs them.
-        NatEventKind::QuotaExceeded | NatEventKind::PortBlock { .. } => {}
+        NatEventKind::PortBlock { .. } => {}
     }
 }
 

@@ -1,6 +1,6 @@
 //! What workers and the control thread report to the exporter.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{Counters, Direction, FlowEntry, FlowKey, Tuple};
@@ -8,7 +8,7 @@ use stoa_tables::flow_table::{Counters, Direction, FlowEntry, FlowKey, Tuple};
 use crate::flow::profiles::without_profile;
 use crate::flow::selection::VRF_SLOT;
 use crate::flow::timeouts::Class;
-use crate::nat64::hosts::Hosts;
+use crate::nat64::hosts::{Hosts, is_stand_in};
 
 /// Why a record of a flow was made: flowEndReason (RFC 5102 section 5.11.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,33 +83,48 @@ impl FlowRecord {
     }
 }
 
-/// What packets of a flow of NAT64 have where they are IPv6.
+/// What packets of a flow of NAT64 have where they are IPv6: source and destination, in the original direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side6 {
-    /// Source and destination, in the original direction.
-    pub ends: [u128; 2],
-    /// Whether that is behind the router: an IPv4 host has begun the flow.
-    pub is_behind: bool,
+    /// As the router receives them. `None`: an IPv4 host has begun the flow.
+    pub before: Option<[u128; 2]>,
+    /// Behind the router. `None`: they are IPv4 there.
+    pub behind: Option<[u128; 2]>,
 }
 
 impl Side6 {
-    /// Of a flow; `None`: it has no IPv6 host, or this has gone.
+    /// Of a flow; `None`: it has no IPv6 host.
     pub fn of(flow: &FlowRecord, hosts: &Hosts) -> Option<Self> {
         let Tuple::Ip4(before) = flow.key.tuple else { return None };
-        if let Some(ends) = hosts.ends(before.source, before.destination) {
-            return Some(Self { ends, is_behind: false });
-        }
-        let after = flow.translated?;
-        let [host, remote] = hosts.ends(after.destination, after.source)?;
-        Some(Self { ends: [remote, host], is_behind: true })
+        let of = |stand_in, other| ends(hosts, flow.key.vrf, (stand_in, other));
+        let inward = flow.translated.and_then(|it| of(it.destination, it.source));
+        let behind = inward.map(|[host, remote]| [remote, host]);
+        let before = of(before.source, before.destination);
+        (before.is_some() || behind.is_some()).then_some(Self { before, behind })
     }
 
     /// As replies have it.
     #[must_use]
     pub fn reversed(self) -> Self {
-        let [source, destination] = self.ends;
-        Self { ends: [destination, source], is_behind: !self.is_behind }
+        let reversed = |[source, destination]: [u128; 2]| [destination, source];
+        let Self { before, behind } = self;
+        Self { before: behind.map(reversed), behind: before.map(reversed) }
     }
+}
+
+/// The host behind a stand-in, and an IPv4 address as this host sees it. A host that has gone is the unspecified
+/// address: nobody outside knows its stand-in.
+fn ends(hosts: &Hosts, vrf: u16, (stand_in, other): (u32, u32)) -> Option<[u128; 2]> {
+    let unknown = || {
+        let prefix = hosts.prefix(vrf);
+        [0, prefix.map_or(0, |it| it.embed(Ipv4Addr::from_bits(other)).to_bits())]
+    };
+    is_stand_in(stand_in).then(|| hosts.ends(stand_in, other).unwrap_or_else(unknown))
+}
+
+/// The IPv6 address of a subscriber of NAT64, as above; `None`: it has an IPv4 address.
+pub fn subscriber6(hosts: &Hosts, subscriber: u32) -> Option<u128> {
+    is_stand_in(subscriber).then(|| hosts.known_host(subscriber).map_or(0, |it| it.0))
 }
 
 /// What has happened to address translation.
@@ -189,5 +204,39 @@ mod tests {
             let expected = if is_finished { EndReason::Finished } else { EndReason::Idle };
             assert_eq!(EndReason::of_expired(with_profile(class, 3)), expected, "{class:?}");
         }
+    }
+
+    /// Nobody outside could tell whose it was.
+    #[test]
+    fn a_stand_in_is_in_no_record() {
+        use stoa_wire::siit::Prefix;
+        let hosts = Hosts::new().unwrap();
+        let prefix = Prefix::new("2001:db8:64::".parse().unwrap(), 96).unwrap();
+        hosts.set_prefixes([(0, prefix)].into_iter());
+        let (gone, server, external) = (0xf000_0007, 0xc633_6407, 0xc000_0201);
+        let flow = |source, destination| {
+            let (source_port, destination_port, protocol) = (5_000, 53, 17);
+            Flow { source, destination, source_port, destination_port, protocol }
+        };
+        let of = |before, after| {
+            let record = FlowRecord {
+                key: FlowKey::ip4(before, 0),
+                translated: Some(after),
+                id: 1,
+                start: 1,
+                seen: 1,
+                counters: [Counters::default(); 2],
+                reason: EndReason::Idle,
+            };
+            Side6::of(&record, &hosts).map(|it| (it.before, it.behind))
+        };
+        let there = prefix.embed(Ipv4Addr::from_bits(server)).to_bits();
+        assert_eq!(of(flow(gone, server), flow(external, server)), Some((Some([0, there]), None)));
+        assert_eq!(of(flow(server, external), flow(server, gone)), Some((None, Some([there, 0]))));
+        assert_eq!(of(flow(1, server), flow(external, server)), None);
+        assert_eq!((subscriber6(&hosts, gone), subscriber6(&hosts, 1)), (Some(0), None));
+        let longest = crate::flow::profiles::Longest::default;
+        let host = hosts.stand_in((7, 0), 1, longest).unwrap();
+        assert_eq!(subscriber6(&hosts, host), Some(7));
     }
 }

@@ -67,8 +67,16 @@ pub struct Writer {
     reporter: Reporter<Record>,
     /// Events of a second.
     events: (u32, u32),
-    /// Events beyond the limit.
-    suppressed: Arc<Counter>,
+    counts: Arc<Counts>,
+}
+
+/// What a worker has left out.
+#[derive(Default)]
+struct Counts {
+    /// Events beyond the limit of a second.
+    suppressed: Counter,
+    /// Flows that have found no room.
+    lost_flows: Counter,
 }
 
 impl Writer {
@@ -84,9 +92,11 @@ impl Writer {
     #[inline(never)]
     fn push_ended(&mut self, flow: &FlowEntry<'_>, reason: EndReason) {
         let is_session = self.switches.has(SESSIONS) && flow.has_second();
-        let is_flow = || self.switches.has(FLOWS) && self.switches.samples(&flow.key());
-        if is_session || is_flow() {
-            self.reporter.push(Record::Ended(FlowRecord::of(flow, reason)));
+        let is_flow = self.switches.has(FLOWS) && self.switches.samples(&flow.key());
+        if (is_session || is_flow)
+            && !self.reporter.push(Record::Ended(FlowRecord::of(flow, reason)))
+        {
+            self.counts.lost_flows.add(is_flow.into());
         }
     }
 
@@ -111,7 +121,7 @@ impl Writer {
         if count <= EVENTS {
             self.reporter.push(Record::Nat(event));
         } else {
-            self.suppressed.add(1);
+            self.counts.suppressed.add(1);
         }
     }
 
@@ -125,8 +135,7 @@ impl Writer {
 pub struct Exports {
     switches: Arc<Switches>,
     records: Reports<Record>,
-    /// Of each worker, events beyond the limit.
-    suppressed: Mutex<Vec<Arc<Counter>>>,
+    counts: Mutex<Vec<Arc<Counts>>>,
     /// The number of the last exporter. Switches change under this lock.
     exporter: Mutex<u32>,
     /// What was reported of IPv4 and of IPv6 flows that go on. The exporter that works has it: the next one begins when
@@ -141,7 +150,7 @@ impl Exports {
         Self {
             switches: Arc::new(switches),
             records: Reports::new(RING),
-            suppressed: Mutex::default(),
+            counts: Mutex::default(),
             exporter: Mutex::default(),
             walks: Mutex::default(),
         }
@@ -149,18 +158,23 @@ impl Exports {
 
     /// The end of one more worker.
     pub fn writer(&self) -> Writer {
-        let (reporter, suppressed) = (self.records.writer(), Arc::new(Counter::default()));
-        self.counters().push(suppressed.clone());
-        Writer { switches: self.switches.clone(), reporter, events: (0, 0), suppressed }
+        let (reporter, counts) = (self.records.writer(), Arc::new(Counts::default()));
+        self.counts().push(counts.clone());
+        Writer { switches: self.switches.clone(), reporter, events: (0, 0), counts }
     }
 
-    fn counters(&self) -> MutexGuard<'_, Vec<Arc<Counter>>> {
-        self.suppressed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> MutexGuard<'_, Vec<Arc<Counts>>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Events of address translation beyond the limit of a second, so far.
     pub fn suppressed(&self) -> u64 {
-        self.counters().iter().map(|it| it.get()).sum()
+        self.counts().iter().map(|it| it.suppressed.get()).sum()
+    }
+
+    /// Flows whose end has found no room so far.
+    pub fn lost_flows(&self) -> u64 {
+        self.counts().iter().map(|it| it.lost_flows.get()).sum()
     }
 
     /// Waits for the end of the exporter that works, and takes its place.
@@ -252,6 +266,19 @@ mod tests {
         assert!(exports.end(number));
         writer.nat(event(1), 1);
         assert_eq!(exports.drain(|_| panic!("nothing is exported any more")), 3);
+    }
+
+    #[test]
+    fn events_that_find_no_room_are_no_lost_flows() {
+        use stoa_tables::flow_table::{FlowCapacity, FlowTable, Secret};
+        let capacity = FlowCapacity { ip4: 8, ..FlowCapacity::default() };
+        let table = FlowTable::new(&capacity, &Secret([7; 64])).unwrap();
+        let (exports, reader) = (Exports::new(1), table.reader());
+        let mut writer = exports.writer();
+        exports.follow(&Settings { flows: true, sampling: 1, ..on() });
+        (0..RING + 3).for_each(|_| writer.ended(&reader.entry(0), || EndReason::Idle));
+        (0..5).for_each(|at| writer.nat(event(at), at));
+        assert_eq!((exports.lost(), exports.lost_flows()), (8, 3));
     }
 
     #[test]

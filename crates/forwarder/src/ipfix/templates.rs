@@ -124,32 +124,61 @@ templates! {
     /// No external address or no external port is free for an IPv6 host.
     EXHAUSTED64 = 275, 0,
         [e::TIME_MS, e::NAT_EVENT, e::NAT_INSTANCE, e::INGRESS_VRF, e::SOURCE_IP6, e::PROTOCOL];
+    /// An IPv6 host has as much as it may have.
+    QUOTA64 = 276, 0,
+        [e::TIME_MS, e::NAT_EVENT, e::NAT_QUOTA_EVENT, e::NAT_INSTANCE, e::INGRESS_VRF, e::SOURCE_IP6];
+    /// A block of ports was given to an IPv6 host, or back.
+    PORT_BLOCK64 = 277, 0, [
+        e::TIME_MS, e::NAT_EVENT, e::NAT_INSTANCE, e::INGRESS_VRF, e::SOURCE_IP6, e::POST_NAT_SOURCE_IP4,
+        e::PORT_RANGE_START, e::PORT_RANGE_END,
+    ];
+    /// A flow between two IPv6 hosts, of which the other one is reached by an external address, with both directions.
+    BIFLOW66 = 278, 0, [
+        e::SOURCE_IP6, e::DESTINATION_IP6, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP6_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS, REVERSE_PACKETS, REVERSE_OCTETS,
+        e::POST_NAT_SOURCE_IP6, e::POST_NAT_DESTINATION_IP6, e::POST_NAPT_SOURCE_PORT, e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// A direction of such a flow.
+    FLOW66 = 279, 0, [
+        e::SOURCE_IP6, e::DESTINATION_IP6, e::SOURCE_PORT, e::DESTINATION_PORT, e::PROTOCOL, e::ICMP6_TYPE_CODE,
+        e::END_REASON, e::INGRESS_VRF, e::START_MS, e::END_MS, e::PACKETS, e::OCTETS,
+        e::POST_NAT_SOURCE_IP6, e::POST_NAT_DESTINATION_IP6, e::POST_NAPT_SOURCE_PORT, e::POST_NAPT_DESTINATION_PORT,
+    ];
+    /// Begin or end of its session: the external address of the source is of IPv4, as in [`SESSION64`].
+    SESSION66 = 280, 0, [
+        e::TIME_MS, e::NAT_EVENT, e::INGRESS_VRF, e::PROTOCOL, e::SOURCE_IP6, e::POST_NAT_SOURCE_IP4, e::SOURCE_PORT,
+        e::POST_NAPT_SOURCE_PORT, e::DESTINATION_IP6, e::POST_NAT_DESTINATION_IP6, e::DESTINATION_PORT,
+        e::POST_NAPT_DESTINATION_PORT,
+    ];
 }
 
 /// The template of a flow's record.
 #[inline]
 pub fn of_flow(flow: &FlowRecord, side: Option<Side6>, is_biflow: bool) -> &'static Template {
-    let is_ip6 = side.map_or(!flow.is_ip4(), |it| !it.is_behind);
-    let (both, one) = match (is_ip6, side.is_some(), flow.translated.is_some()) {
+    let before = side.is_some_and(|it| it.before.is_some());
+    let behind = side.is_some_and(|it| it.behind.is_some());
+    let (both, one) = match (before, behind, flow.translated.is_some()) {
+        _ if !flow.is_ip4() => (&BIFLOW6, &FLOW6),
         (false, false, false) => (&BIFLOW4, &FLOW4),
         (false, false, true) => (&TRANSLATED_BIFLOW4, &TRANSLATED_FLOW4),
         (false, true, _) => (&BIFLOW46, &FLOW46),
-        (true, true, true) => (&BIFLOW64, &FLOW64),
-        (true, ..) => (&BIFLOW6, &FLOW6),
+        (true, true, _) => (&BIFLOW66, &FLOW66),
+        (true, false, true) => (&BIFLOW64, &FLOW64),
+        (true, false, false) => (&BIFLOW6, &FLOW6),
     };
     if is_biflow { both } else { one }
 }
 
-/// The template of an event. `host`: the IPv6 host behind its subscriber.
+/// The template of an event. `host`: the address of its subscriber, if that is an IPv6 host.
 pub fn of_event(event: &NatEvent, host: Option<u128>) -> &'static Template {
-    match event.kind {
-        NatEventKind::AddressesExhausted | NatEventKind::PortsExhausted if host.is_some() => {
-            &EXHAUSTED64
+    let (of4, of6) = match event.kind {
+        NatEventKind::AddressesExhausted | NatEventKind::PortsExhausted => {
+            (&EXHAUSTED, &EXHAUSTED64)
         }
-        NatEventKind::AddressesExhausted | NatEventKind::PortsExhausted => &EXHAUSTED,
-        NatEventKind::QuotaExceeded => &QUOTA,
-        NatEventKind::PortBlock { .. } => &PORT_BLOCK,
-    }
+        NatEventKind::QuotaExceeded => (&QUOTA, &QUOTA64),
+        NatEventKind::PortBlock { .. } => (&PORT_BLOCK, &PORT_BLOCK64),
+    };
+    if host.is_some() { of6 } else { of4 }
 }
 
 /// Ports of a record. Flows of ICMP have an identifier and a type in their place, which are no ports (RFC 7012).
@@ -195,11 +224,11 @@ pub fn put_flow(
     times_ms: [u64; 2],
     counters: &[Counters],
 ) {
-    let before = side.filter(|it| !it.is_behind);
+    let (before, behind) = side.map_or((None, None), |it| (it.before, it.behind));
     let (both, protocol) = match flow.key.tuple {
         Tuple::Ip4(it) => {
             match before {
-                Some(side) => put_ends6(fields, side),
+                Some(ends) => put_ends6(fields, ends),
                 None => [it.source, it.destination].into_iter().for_each(|it| fields.u32(it)),
             }
             ([it.source_port, it.destination_port], it.protocol)
@@ -219,25 +248,27 @@ pub fn put_flow(
     times_ms.into_iter().for_each(|time| fields.u64(time));
     counters.iter().for_each(|it| put_counters(fields, *it));
     if let Some(after) = flow.translated {
-        match side.filter(|it| it.is_behind) {
-            Some(side) => put_ends6(fields, side),
+        match behind {
+            Some(ends) => put_ends6(fields, ends),
             None => [after.source, after.destination].into_iter().for_each(|it| fields.u32(it)),
         }
         put_ports(fields, ports(protocol, [after.source_port, after.destination_port]));
     }
 }
 
-fn put_ends6(fields: &mut Fields<'_>, side: Side6) {
-    side.ends.into_iter().for_each(|it| fields.bytes(it.to_be_bytes()));
+fn put_ends6(fields: &mut Fields<'_>, ends: [u128; 2]) {
+    ends.into_iter().for_each(|it| fields.bytes(it.to_be_bytes()));
 }
 
-/// Writes a record of [`SESSION64`]. `before`, `after`: what packets of the IPv6 host have before and behind NAT44.
+/// Writes a record of [`SESSION64`], or of [`SESSION66`] if the packets are IPv6 behind the router, too. `before`,
+/// `after`: what packets of the IPv6 host have before and behind NAT44.
 pub fn put_session64(
     fields: &mut Fields<'_>,
     (flow, before, after): (&FlowRecord, Flow<u32>, Flow<u32>),
-    [host, remote]: [u128; 2],
+    side: Side6,
     (time_ms, is_begin): (u64, bool),
 ) {
+    let [host, remote] = side.before.unwrap_or_default();
     fields.u64(time_ms);
     fields.u8(match is_begin {
         true => nat_event::NAT64_SESSION_CREATE,
@@ -249,7 +280,10 @@ pub fn put_session64(
     fields.u32(after.source);
     put_ports(fields, [before.source_port, after.source_port]);
     fields.bytes(remote.to_be_bytes());
-    fields.u32(after.destination);
+    match side.behind {
+        Some([_, other]) => fields.bytes(other.to_be_bytes()),
+        None => fields.u32(after.destination),
+    }
     let destinations = [before.destination_port, after.destination_port];
     put_ports(fields, if before.protocol == ICMP4 { [0, 0] } else { destinations });
 }
@@ -280,6 +314,10 @@ const ENTRIES_OF_USER: u32 = 3;
 /// Writes a record of [`of_event`].
 pub fn put_event(fields: &mut Fields<'_>, (event, host): (&NatEvent, Option<u128>), time_ms: u64) {
     let vrf = (event.vrf & crate::flow::selection::VRF_SLOT).into();
+    let put_subscriber = |fields: &mut Fields<'_>| match host {
+        Some(host) => fields.bytes(host.to_be_bytes()),
+        None => fields.u32(event.subscriber),
+    };
     fields.u64(time_ms);
     match event.kind {
         NatEventKind::AddressesExhausted | NatEventKind::PortsExhausted => {
@@ -290,10 +328,7 @@ pub fn put_event(fields: &mut Fields<'_>, (event, host): (&NatEvent, Option<u128
             });
             fields.u32(event.instance);
             fields.u32(vrf);
-            match host {
-                Some(host) => fields.bytes(host.to_be_bytes()),
-                None => fields.u32(event.subscriber),
-            }
+            put_subscriber(fields);
             fields.u8(event.protocol);
         }
         NatEventKind::QuotaExceeded => {
@@ -301,7 +336,7 @@ pub fn put_event(fields: &mut Fields<'_>, (event, host): (&NatEvent, Option<u128
             fields.u32(ENTRIES_OF_USER);
             fields.u32(event.instance);
             fields.u32(vrf);
-            fields.u32(event.subscriber);
+            put_subscriber(fields);
         }
         NatEventKind::PortBlock { is_allocated, external, ports: (first, last) } => {
             fields.u8(match is_allocated {
@@ -310,7 +345,7 @@ pub fn put_event(fields: &mut Fields<'_>, (event, host): (&NatEvent, Option<u128
             });
             fields.u32(event.instance);
             fields.u32(vrf);
-            fields.u32(event.subscriber);
+            put_subscriber(fields);
             fields.u32(external);
             put_ports(fields, [first, last]);
         }
@@ -337,48 +372,4 @@ pub fn put_denial(fields: &mut Fields<'_>, denial: &Denial, time_ms: u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use stoa_tables::flow_table::FlowKey;
-    use stoa_wire::ipfix::{FIRST_TEMPLATE, HEADER, LEAST, SET_HEADER};
-
-    use super::super::record::EndReason;
-    use super::*;
-
-    #[test]
-    fn templates_and_records_fit_into_the_smallest_message() {
-        for (at, template) in ALL.iter().enumerate() {
-            assert_eq!(usize::from(template.id), usize::from(FIRST_TEMPLATE) + at);
-            assert!(HEADER + SET_HEADER + template.length() <= LEAST, "{template:?}");
-            assert!(HEADER + SET_HEADER + template.record_length() <= LEAST, "{template:?}");
-        }
-    }
-
-    #[test]
-    fn replies_have_their_own_icmp_type() {
-        let of_key = |key| FlowRecord {
-            key,
-            translated: None,
-            id: 1,
-            start: 1,
-            seen: 1,
-            counters: [Counters::default(); 2],
-            reason: EndReason::Idle,
-        };
-        let four = |protocol, destination_port| {
-            let (source, destination, source_port) = (1, 2, 0x1234);
-            let flow = Flow { source, destination, source_port, destination_port, protocol };
-            of_key(FlowKey::ip4(flow, 0))
-        };
-        let six = |protocol, destination_port| {
-            let (source, destination, source_port) = (1, 2, 0x1234);
-            let flow = Flow { source, destination, source_port, destination_port, protocol };
-            of_key(FlowKey::ip6(flow, 0))
-        };
-        let both = |flow: FlowRecord| [false, true].map(|is_reply| icmp(&flow, is_reply));
-        assert_eq!(both(four(ICMP4, 8)), [8 << 8, 0]);
-        assert_eq!(both(four(ICMP4, 13)), [13 << 8, 14 << 8]);
-        assert_eq!(both(six(ICMP6, 128)), [128 << 8, 129 << 8]);
-        assert_eq!(both(four(17, 53)), [0, 0]);
-        assert_eq!([both(four(ICMP6, 0)), both(six(ICMP4, 0))], [[0, 0]; 2], "the other family's");
-    }
-}
+mod tests;

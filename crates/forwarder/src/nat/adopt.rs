@@ -10,7 +10,6 @@ use super::rewrite::has_free_ports;
 use super::{Allocation, Filtering, Nat, NatWorker, Policy};
 use crate::flow::flows::{Flows, Now};
 use crate::flow::tracker::Uses;
-use crate::nat64::hosts::is_stand_in;
 
 /// Times that a worker tries what another one does at this moment.
 const TRIES: u32 = 10_000;
@@ -51,12 +50,6 @@ impl NatWorker {
         (flow, reply): (&FormerFlow, &FlowKey),
         now: Now,
     ) -> Option<Uses> {
-        // The former process alone knew the hosts of NAT64: an answer would reach another one.
-        let is_crossed =
-            |key| ends(key).is_some_and(|it| it.iter().any(|end| is_stand_in(end.address)));
-        if is_crossed(&flow.key) || is_crossed(reply) {
-            return None;
-        }
         let former = Uses::of_words(flow.spare);
         if !nat.has_number(former.number) {
             return None;
@@ -160,6 +153,7 @@ impl NatWorker {
             Allocation::Ports => {
                 let Some(quota) = policy.quota else { return Some(None) };
                 let unlimited = Quota { ports: [None; 4], ..quota };
+                let source = (flows.nat64_hosts().subscriber(source.0), source.1);
                 mappings.quotas().hold(&unlimited, source, internal.protocol).ok().map(Some)
             }
             // Their ports are not those of a block.

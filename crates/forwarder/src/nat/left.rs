@@ -55,6 +55,16 @@ impl NatWorker {
         if self.owner().is_none_or(|it| !has_more(it.free_hosts(), mappings.hosts())) {
             return false;
         }
+        self.has_mapping_room((flows, policy), (internal, external))
+    }
+
+    /// The same for a mapping, unless there is one of the internal end.
+    pub(crate) fn has_mapping_room(
+        &mut self,
+        (flows, policy): (&Flows, &Policy),
+        (internal, external): (End, End),
+    ) -> bool {
+        let mappings = flows.mappings();
         if mappings.of_internal(internal, policy.number).is_some() {
             return true;
         }

@@ -5,6 +5,7 @@
 use stoa_tables::flow_hash::Flow;
 use stoa_tables::flow_table::{FlowKey, FormerFlow, Tuple};
 
+use super::mappings::End;
 use super::rewrite::has_free_ports;
 use super::statics::{Static, StaticEnd};
 use super::{Allocation, Mapping, Nat, Outbound, Policy};
@@ -65,8 +66,7 @@ impl Policy {
     fn can_have_made(&self, nat: &Nat, ends: &Ends, uses: Uses, leaves: &Leaves<'_>) -> bool {
         let Ends { internal, external, remote, protocol, internal_vrf, vrf } = *ends;
         let meet = internal_vrf == vrf || leaves((internal_vrf, remote), self.interface);
-        !self.is_nat64
-            && self.mapping != Mapping::Static
+        self.mapping != Mapping::Static
             && self.has_subscriber(internal.0)
             && self.has_place(ends)
             && self.has_hold(protocol, uses)
@@ -134,7 +134,29 @@ impl Nat {
         matches!(outbound, Outbound::By(it) if it.number == policy.number)
     }
 
-    /// Whether a flow with these keys is one that a policy or mapping with its number may have made.
+    /// Whether the policy with a number may lease an internal end this external one, which comes second.
+    pub(crate) fn can_have_leased(&self, number: u32, [internal, external]: [End; 2]) -> bool {
+        let ends = Ends {
+            internal: (internal.address, internal.port),
+            external: (external.address, external.port),
+            remote: 0,
+            protocol: internal.protocol,
+            internal_vrf: internal.vrf,
+            vrf: external.vrf,
+        };
+        let may_have = |it: &Policy| {
+            it.mapping != Mapping::Static
+                && it.has_subscriber(internal.address)
+                && it.has_place(&ends)
+        };
+        self.policy(number).is_some_and(may_have)
+            && external.protocol == internal.protocol
+            && self.is_external(external.vrf, external.address)
+            && !self.is_reserved(external.vrf, (external.protocol, external.address, external.port))
+    }
+
+    /// Whether a flow with these keys is one that a policy or mapping with its number may have made. Of NAT64, the
+    /// inside end is a stand-in, for whose host others vouch ([`crate::nat64::keys`]).
     pub(crate) fn can_have_made(
         &self,
         flow: &FormerFlow,
@@ -143,7 +165,7 @@ impl Nat {
     ) -> bool {
         let uses = Uses::of_words(flow.spare);
         let Some(ends) = Ends::of(&flow.key, reply, uses.is_inbound) else { return false };
-        if is_stand_in(ends.internal.0) || is_stand_in(ends.external.0) {
+        if is_stand_in(ends.remote) || is_stand_in(ends.external.0) {
             return false;
         }
         if let Some(policy) = self.policy(uses.number) {

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fe
 use stoa_engine::counters::{OutOfMemory, zeroed};
 use stoa_tables::flow_hash::fold_product;
 use stoa_tables::flow_table::{GROUP_HOSTS, GROUPED};
+use stoa_wire::protocol::TCP;
 use stoa_wire::siit::Prefix;
 use zerocopy::FromZeros;
 
@@ -30,7 +31,7 @@ const MARGIN_S: u32 = 60;
 /// Hosts among which one is looked for.
 const WAYS: usize = 8;
 /// The first stand-in. Bits of a stand-in: 4 of this number, 8 of its network of 64 bits, 20 of its place.
-const FIRST: u32 = GROUPED;
+pub(crate) const FIRST: u32 = GROUPED;
 /// The bits of a network in a stand-in: none has the last number, so that no stand-in is a broadcast address.
 const TAG: u32 = 20;
 const TAGS: u64 = 255;
@@ -88,6 +89,14 @@ pub enum Answer {
     Datagram,
     /// Segments of TCP.
     Segment,
+}
+
+impl Answer {
+    /// What a packet of a protocol is for its receiver.
+    #[inline(always)]
+    pub const fn of(protocol: u8) -> Self {
+        if protocol == TCP { Self::Segment } else { Self::Datagram }
+    }
 }
 
 /// Why a host has no stand-in.
@@ -242,12 +251,30 @@ impl Hosts {
         tick: u32,
         longest: impl FnOnce() -> Longest,
     ) -> Result<u32, NoStandIn> {
-        self.find(host, tick).map_or_else(|| self.add(host, tick, longest()), Ok)
+        self.find(host, tick).map_or_else(|| self.add(host, tick, (longest(), WAYS)), Ok)
+    }
+
+    /// The same of a host of a partner ([`crate::flow_sync`]): the last place of a set is left to others.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn standby(
+        &self,
+        host: (u128, u16),
+        tick: u32,
+        longest: Longest,
+    ) -> Result<u32, NoStandIn> {
+        self.find(host, tick).map_or_else(|| self.add(host, tick, (longest, WAYS - 1)), Ok)
     }
 
     #[cold]
     #[inline(never)]
-    fn add(&self, host: (u128, u16), tick: u32, longest: Longest) -> Result<u32, NoStandIn> {
+    fn add(
+        &self,
+        host: (u128, u16),
+        tick: u32,
+        (longest, most): (Longest, usize),
+    ) -> Result<u32, NoStandIn> {
         let (first, tag) = self.set(host);
         let set = self.hosts.get(first..first + WAYS).ok_or(NoStandIn::Full)?;
         let lock = &set[0].is_locked;
@@ -257,7 +284,7 @@ impl Hosts {
         // Another worker may have added it meanwhile.
         let added = self.find(host, tick).map_or_else(
             || {
-                let way = place(set, tick, longest)?;
+                let way = place(set, tick, (longest, most))?;
                 set[way].write(host, tag, tick);
                 Ok(named(first + way, tag))
             },
@@ -315,9 +342,13 @@ fn named(place: usize, tag: u8) -> u32 {
     FIRST + (u32::from(tag) << TAG) + place as u32
 }
 
-/// A place in a set: a free one, or that of the host whose flows have ended for the longest time.
-fn place(set: &[Host], tick: u32, longest: Longest) -> Result<usize, NoStandIn> {
+/// A place in a set: a free one, or that of the host whose flows have ended for the longest time. `most`: hosts that
+/// may be there with the new one.
+fn place(set: &[Host], tick: u32, (longest, most): (Longest, usize)) -> Result<usize, NoStandIn> {
     let overdue = |way: &usize| set[*way].overdue(tick, longest);
+    if (0..set.len()).filter(|way| overdue(way) == 0).count() >= most {
+        return Err(NoStandIn::Full);
+    }
     let oldest = (0..set.len()).max_by_key(overdue).filter(|way| overdue(way) > 0);
     let way = oldest.ok_or(NoStandIn::Full)?;
     if set[way].take(tick, longest) { Ok(way) } else { Err(NoStandIn::Contended) }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use stoa_engine::arc::ArcHook;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_wire::protocol::TCP;
 use stoa_wire::siit::{GROWTH, Prefix};
 use stoa_wire::{ipv4, ipv6};
 
@@ -61,7 +60,7 @@ impl Last {
     /// Follows another lane of an interface, to a stand-in.
     fn find(&mut self, shared: &Shared, (stand_in, protocol): (u32, u8), tick: u32) {
         (self.stand_in, self.protocol) = (stand_in, protocol);
-        let host = shared.flows.nat64_hosts().receiver(stand_in, tick, answer(protocol));
+        let host = shared.flows.nat64_hosts().receiver(stand_in, tick, Answer::of(protocol));
         let host = host.filter(|(_, vrf)| self.prefix.is_some() && *vrf == self.vrf);
         self.host = host.map_or(0, |it| it.0);
         self.sum = sum_of(self.host);
@@ -95,11 +94,6 @@ impl Node for Input {
         vector.forget_flow();
         Next::Lanes
     }
-}
-
-/// What a packet of a protocol is for its receiver.
-fn answer(protocol: u8) -> Answer {
-    if protocol == TCP { Answer::Segment } else { Answer::Datagram }
 }
 
 impl Input {
@@ -211,7 +205,7 @@ impl Input {
         let old = ends4(bytes).ok_or(Fate::Drop(Drop::Nat64Malformed))?;
         let ends = of.ends6(old).ok_or(Fate::Drop(Drop::Nat64Address))?;
         let protocol = bytes.get(9).copied().unwrap_or(0);
-        shared.flows.nat64_hosts().receiver(old.1.to_bits(), tick, answer(protocol));
+        shared.flows.nat64_hosts().receiver(old.1.to_bits(), tick, Answer::of(protocol));
         let former = Former::of(bytes);
         let length = to_ip6(bytes, (&of, ends), &mut self.scratch)?;
         let packet = self.scratch.get(..length).unwrap_or(&[]);

@@ -272,7 +272,7 @@ fn translate(
 }
 
 /// Whether an address can be that of a host inside. One in the prefix would come back for ever (RFC 6146 section 3.5).
-fn is_host(prefix: Prefix, address: Ipv6Addr) -> bool {
+pub(super) fn is_host(prefix: Prefix, address: Ipv6Addr) -> bool {
     !(address.is_unspecified()
         || address.is_loopback()
         || address.is_multicast()

@@ -16,6 +16,7 @@ pub mod hosts;
 pub(crate) mod identifications;
 mod input4;
 mod input6;
+pub(crate) mod keys;
 pub(crate) mod lanes;
 pub(crate) mod pieces;
 pub(crate) mod plain;

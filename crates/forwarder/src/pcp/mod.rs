@@ -3,6 +3,7 @@
 //! Workers only recognize the requests; the control thread answers (`control/nat/pcp`), and has the mappings that hosts
 //! hold ([leases](crate::nat::mappings)).
 
+pub mod lease;
 pub mod pcp_input;
 
 use std::collections::BTreeSet;

@@ -2,7 +2,9 @@
 
 mod connections;
 mod ends;
+mod leases;
 mod left;
+mod nat64;
 mod swept;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -258,7 +260,7 @@ fn a_lying_partner_keeps_nobody_from_anything() {
         let reply = number.is_multiple_of(3).then_some(reply);
         liar.send(|items| put_flow(&record(number, key, reply), 0, items));
         if number % 5 == 0 {
-            liar.send(|items| put_end(&key, items));
+            liar.send(|items| put_end(&key.into(), items));
         }
     }
     await_state(&mut lab, |it| it.received_records == 3_000);

@@ -4,6 +4,7 @@ mod collector;
 #[path = "../../../wire/src/ipfix/decoder.rs"]
 mod decoder;
 mod nat64;
+mod statistics;
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};

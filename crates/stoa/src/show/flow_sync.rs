@@ -91,10 +91,19 @@ fn text(settings: &FlowSync, state: &FlowSyncState, follows_flows: bool) -> Stri
     if !reasons.is_empty() {
         text += &format!("Refused records: {}\n", reasons.join(", "));
     }
+    if state.sent_leases + state.received_leases > 0 {
+        text += &format!(
+            "Leases: {} sent, {} received; standby: {} created, {} ended\n",
+            n(state.sent_leases),
+            n(state.received_leases),
+            n(state.created_leases),
+            n(state.ended_leases),
+        );
+    }
     if state.left_out_flows > 0 {
         let flows = n(state.left_out_flows);
         text += &format!(
-            "Not sent: {flows} flows with a gateway, a SYN cookie, NAT64, hairpin or twice NAT\n"
+            "Not sent: {flows} flows with a gateway, a SYN cookie, hairpin or twice NAT\n"
         );
     }
     if !follows_flows {
@@ -187,11 +196,13 @@ mod tests {
             is_bulk_sent: true,
             sent_records: 12_345,
             refused_translation: 7,
+            sent_leases: 3,
             ..FlowSyncState::default()
         };
         let printed = text(&settings, &state, true);
         assert!(printed.starts_with("Partner 192.0.2.2:8784 from 192.0.2.1:8784: connected\n"));
         assert!(printed.contains("Refused records: 7 not translated like this\n"), "{printed}");
+        assert!(printed.contains("Leases: 3 sent, 0 received; standby: 0 created"), "{printed}");
         assert!(!printed.contains("Last error") && !printed.contains("No flows"), "{printed}");
         let failed = FlowSyncState { error: "refused".to_owned(), ..FlowSyncState::default() };
         let printed = text(&settings, &failed, false);

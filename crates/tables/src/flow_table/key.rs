@@ -43,6 +43,14 @@ impl FlowKey {
         Self { tuple: Tuple::Ip6(flow), vrf }
     }
 
+    /// The protocol of the packets.
+    pub const fn protocol(&self) -> u8 {
+        match self.tuple {
+            Tuple::Ip4(it) => it.protocol,
+            Tuple::Ip6(it) => it.protocol,
+        }
+    }
+
     /// Whether the packets are IPv6.
     pub const fn is_ip6(&self) -> bool {
         matches!(self.tuple, Tuple::Ip6(_))

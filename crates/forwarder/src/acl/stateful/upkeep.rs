@@ -5,7 +5,7 @@ use stoa_engine::{Context, clock};
 use super::{AclNode, Family, OfWorker, tracker};
 use crate::flow::adoption;
 use crate::flow::flows::Now;
-use crate::flow_sync::apply::apply;
+use crate::flow_sync::apply::{Configured, apply};
 
 /// How often a second a worker looks for more records during a bulk of the partner, if it is idle otherwise.
 const LOOKS_HZ: u64 = 1_000;
@@ -39,7 +39,10 @@ impl<F: Family> AclNode<F> {
         };
         let Some(tracker) = flows.as_mut() else { return false };
         let leaves = |from, interface| nat.leaves_by((shared, reader), from, interface);
-        apply((&*shared.flows, nat, policy, &leaves), (tracker, worker), now)
+        let is_own = |vrf, address| shared.is_local6((vrf, reader), address);
+        let (flows, nat64) = (&*shared.flows, shared.nat64.read(reader));
+        let of = Configured { flows, nat, nat64, policy, leaves: &leaves, is_own: &is_own };
+        apply(&of, (tracker, worker), now)
     }
 
     /// Ends flows that are due: the node of one place does it for all of its worker. When to go on, as a time stamp

@@ -49,7 +49,10 @@ impl ForwarderState {
         let flows = &self.shared.flows;
         let sync = &mut self.capabilities.flow_sync;
         match (&mut sync.partner, desired) {
-            (running, None) => *running = None,
+            (running, None) => {
+                *running = None;
+                flows.standby().leases().set_used(false);
+            }
             (Some(partner), Some(desired)) if partner.settings() == desired => {}
             (Some(partner), Some(desired)) => partner.follow(desired),
             (none, Some(desired)) => {
@@ -60,6 +63,8 @@ impl ForwarderState {
                     let fix = "End other programs, or raise the limits of threads and memory.";
                     ApplyError::one("flow sync", &cause, fix)
                 })?);
+                flows.standby().leases().set_used(true);
+                self.post_leases();
             }
         }
         Ok(())

@@ -129,7 +129,7 @@ impl Names {
     }
 
     /// The number in `now` of the VRF that has this number here.
-    pub(super) fn vrf_in(&self, now: &Self, vrf: u16) -> Option<u16> {
+    pub fn vrf_in(&self, now: &Self, vrf: u16) -> Option<u16> {
         let word = self.vrfs[usize::from(vrf & 0xff)];
         let name = |word: u64| word & ((1 << 48) - 1);
         if (word >> 48) as u16 != vrf || word == 0 {

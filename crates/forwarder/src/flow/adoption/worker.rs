@@ -11,6 +11,7 @@ use crate::flow::flows::{Flows, Now};
 use crate::flow::tracker::{FlowTracker, Side, standby_rule};
 use crate::flow_sync::standby::Given;
 use crate::nat::{Nat, NatWorker};
+use crate::nat64::keys::is_crossed;
 
 /// Flows whose memory is prefetched before they are created.
 const AHEAD: usize = 24;
@@ -147,6 +148,10 @@ impl Adopting<'_> {
     }
 
     fn create(&mut self, flow: &FormerFlow) -> Result<u32, LeftOut> {
+        // The former process alone knew the hosts of NAT64: an answer would reach another one.
+        if is_crossed(flow) {
+            return Err(LeftOut::Translation);
+        }
         let of_all = (self.flows, self.nat, self.epoch);
         create(of_all, (&mut *self.side, &mut *self.worker), flow, self.now)
     }

@@ -2,7 +2,18 @@
 
 use proptest::prelude::*;
 
+use stoa_tables::flow_hash::Flow;
+
 use super::*;
+
+fn sent() -> impl Strategy<Value = SentKey> {
+    let of_nat64 = |key| SentKey { key, is_nat64: true };
+    prop_oneof![
+        key(false).prop_map(SentKey::from),
+        key(true).prop_map(SentKey::from),
+        key(true).prop_map(of_nat64)
+    ]
+}
 
 fn key(is_ip6: bool) -> impl Strategy<Value = FlowKey> {
     any::<([u128; 2], u16, u16, u8, u16)>().prop_map(move |(ends, from, to, kind, vrf)| {
@@ -20,7 +31,9 @@ fn record(now: u32) -> impl Strategy<Value = Record> {
     let keys = prop_oneof![
         (key(true), Just(None)),
         (key(false), Just(None)),
-        (key(false), key(false).prop_map(Some))
+        (key(false), key(false).prop_map(Some)),
+        (key(true), key(false).prop_map(Some)),
+        (key(false), key(true).prop_map(Some))
     ];
     let rest = any::<([u8; 4], bool, [u32; TCP_WORDS], [u32; 2], [bool; 2], u32)>();
     (keys, rest).prop_map(move |((key, reply_key), rest)| {
@@ -45,7 +58,7 @@ fn record(now: u32) -> impl Strategy<Value = Record> {
 proptest! {
     #[test]
     fn what_is_written_is_read(
-        now: u32, record in record(9), end in key(true), known in key(false), lacks_flows: bool,
+        now: u32, record in record(9), end in sent(), known in sent(), lacks_flows: bool,
         words in any::<[u64; 3]>(),
     ) {
         // Its times are those of another clock.
@@ -108,6 +121,7 @@ fn records_have_the_sizes_of_the_page() {
         let four = Flow { source: 1, destination: 2, source_port, destination_port, protocol };
         if is_ip6 { FlowKey::ip6(six, 0) } else { FlowKey::ip4(four, 0) }
     };
+    let reply = FlowKey { vrf: 1, ..flow(false) };
     let size = |key: FlowKey, reply_key: Option<FlowKey>| {
         let flow = FormerFlow {
             key,
@@ -124,21 +138,37 @@ fn records_have_the_sizes_of_the_page() {
         put_flow(&Record { flow, is_standby: false }, 0, &mut bytes);
         bytes.len()
     };
-    let reply = FlowKey { vrf: 1, ..flow(false) };
     let sizes = [size(flow(false), None), size(flow(false), Some(reply)), size(flow(true), None)];
     assert_eq!(sizes, [55, 76, 79]);
+    assert_eq!([size(flow(true), Some(reply)), size(reply, Some(flow(true)))], [100; 2]);
 }
 
+/// Where a key of the family 6 follows one of IPv4, or keys of NAT64 stand on both sides or alone.
 #[test]
-fn a_key_by_itself_is_read_again() {
-    let tuple =
-        Flow { source: 1, destination: 2, source_port: 3, destination_port: 4, protocol: 5 };
-    let wide = Flow { source: 1, destination: 2, source_port: 3, destination_port: 4, protocol: 5 };
-    for key in [FlowKey::ip4(tuple, 6), FlowKey::ip6(wide, 6)] {
-        let mut bytes = Vec::new();
-        put_key(&key, &mut bytes);
-        assert_eq!((bytes.len(), key_of(&bytes)), (key_bytes(!key.is_ip6()), Some(key)));
-        bytes.fill(0);
-        assert_eq!(key_of(&bytes), None);
-    }
+fn families_that_no_flow_has_are_no_record() {
+    let flow = |is_ip6: bool, source: u128| {
+        let (destination, source_port, destination_port, protocol) = (2, 3, 4, protocol::UDP);
+        let six = Flow { source, destination, source_port, destination_port, protocol };
+        let (source, destination) = (source as u32, 2);
+        let four = Flow { source, destination, source_port, destination_port, protocol };
+        if is_ip6 { FlowKey::ip6(six, 0) } else { FlowKey::ip4(four, 0) }
+    };
+    let whole = |keys: &[SentKey]| {
+        let mut bytes = vec![FLOW];
+        keys[0].put(&mut bytes);
+        bytes.push((keys.len() > 1).into());
+        for key in &keys[1..] {
+            key.put(&mut bytes);
+            bytes.extend_from_slice(&[0; 5]);
+        }
+        bytes.extend_from_slice(&[0; 5 + 8 + 4]);
+        read(&bytes, 1, |_| {}).is_ok()
+    };
+    let four = |source| SentKey::from(flow(false, source));
+    let six = |source| SentKey::from(flow(true, source));
+    let crossed = |source| SentKey { is_nat64: true, ..six(source) };
+    assert!(whole(&[four(1)]) && whole(&[six(1)]) && whole(&[four(1), four(2)]));
+    assert!(whole(&[crossed(1), four(2)]) && whole(&[four(2), crossed(1)]));
+    assert!(!whole(&[crossed(1)]) && !whole(&[crossed(1), crossed(2)]));
+    assert!(!whole(&[six(1), four(2)]) && !whole(&[four(2), six(1)]) && !whole(&[six(1), six(2)]));
 }

@@ -82,6 +82,7 @@ impl Thread {
         (self.theirs, self.bulk) = (None, 0);
         (self.partner_lacks_flows, self.has_unknown_vrf) = (false, false);
         self.walks.iter_mut().for_each(Walk::restart);
+        self.leases.restart();
         self.again.begin();
         self.state.connections += 1;
         (self.state.error, self.state.is_bulk_received) = (String::new(), false);

@@ -22,9 +22,10 @@ impl Thread {
         if self.theirs.is_none() {
             return Ok(());
         }
-        if self.again.begins_bulk(now, self.bulk >= self.walks.len()) {
+        if self.again.begins_bulk(now, self.bulk > self.walks.len()) {
             self.bulk = 0;
             self.walks.iter_mut().for_each(Walk::begin_again);
+            self.leases.begin_again();
         }
         let timeouts = self.flows.profiles().timeouts();
         let mut moment = Moment {
@@ -38,18 +39,23 @@ impl Thread {
         };
         let (mut items, mut failed) = (Vec::with_capacity(2 * BATCH), None);
         for _ in 0..BULK_TURNS {
-            let Some(walk) = self.walks.get_mut(self.bulk) else { break };
-            let turn = walk.turn(&self.flows, moment, room(connection, &mut failed), &mut items);
-            turn.add_to(&mut self.state);
-            if turn.is_done {
-                self.bulk += 1;
-                if self.bulk == self.walks.len() {
+            let room = room(connection, &mut failed);
+            if let Some(walk) = self.walks.get_mut(self.bulk) {
+                let turn = walk.turn(&self.flows, moment, room, &mut items);
+                turn.add_to(&mut self.state);
+                self.bulk += usize::from(turn.is_done);
+            } else if self.bulk == self.walks.len() {
+                if self.walk_leases(moment, room, &mut items) {
+                    self.bulk += 1;
                     put_complete(&mut items);
                 }
+            } else {
+                break;
             }
         }
-        if self.bulk >= self.walks.len() {
+        if self.bulk > self.walks.len() {
             moment.is_bulk = false;
+            self.walk_leases(moment, room(connection, &mut failed), &mut items);
             for walk in &mut self.walks {
                 let turn =
                     walk.turn(&self.flows, moment, room(connection, &mut failed), &mut items);
@@ -63,6 +69,18 @@ impl Thread {
         self.state.queue_full += u64::from(is_full && !self.was_full);
         self.was_full = is_full;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Sends what the partner does not know of some leases; whether these were the last ones.
+    fn walk_leases(
+        &mut self,
+        moment: Moment<'_>,
+        has_room: impl FnMut(&mut Vec<u8>) -> bool,
+        to: &mut Vec<u8>,
+    ) -> bool {
+        let turn = self.leases.turn(self.flows.standby().leases(), moment, has_room, to);
+        self.state.sent_leases += turn.leases;
+        turn.is_done
     }
 }
 

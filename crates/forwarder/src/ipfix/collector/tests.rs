@@ -15,6 +15,11 @@ fn collector(to: SocketAddr, is_tcp: bool) -> Collector {
     Collector::new(&settings)
 }
 
+/// Of which one is that of a flow.
+fn records(all: u32) -> Records {
+    Records { all, flows: 1 }
+}
+
 fn message(records: u32) -> Message {
     let mut message = Message::new(60_000);
     for _ in 0..records {
@@ -50,15 +55,16 @@ fn what_a_deaf_collector_does_not_take_is_lost() {
     let bytes = of_many.finish(1, 0, 1);
     let mut sent = 0;
     while one.counts().lost_records < 3_000 {
-        one.send(bytes, 1_000, Instant::now());
+        one.send(bytes, records(1_000), Instant::now());
         sent += 1_000;
         assert!(sent < 10_000_000);
     }
     assert!(one.queued() <= QUEUE_BYTES);
     let counts = one.counts();
-    let waiting = one.queue.iter().map(|it| u64::from(it.records)).sum::<u64>();
+    let waiting = one.queue.iter().map(|it| u64::from(it.records.all)).sum::<u64>();
     assert_eq!(counts.records + counts.lost_records + waiting, sent, "nothing is forgotten");
-    assert_eq!(counts.lost_messages, 3);
+    assert_eq!((counts.lost_messages, counts.lost_flows), (3, 3));
+    assert_eq!(counts.flows, counts.records / 1_000);
     // It reads on: all that waits comes, with sequence numbers without a gap.
     let (mut stream, _) = listener.accept().unwrap();
     let reader = std::thread::spawn(move || {
@@ -96,7 +102,7 @@ fn a_collector_that_is_not_there_is_tried_again() {
         one.state() == "failed"
     });
     assert!(one.error().contains("refused"), "{}", one.error());
-    one.send(message(1).finish(1, 0, 1), 1, Instant::now());
+    one.send(message(1).finish(1, 0, 1), records(1), Instant::now());
     assert_eq!((one.counts().lost_records, one.is_idle()), (0, false));
     let _listener = TcpListener::bind(address).unwrap();
     until("it is there", || {
@@ -116,15 +122,15 @@ fn an_error_of_udp_is_over_when_the_collector_is_back() {
     let at = |seconds| began + Duration::from_secs(seconds);
     one.service(began);
     until("it is refused", || {
-        one.send(message(1).finish(1, 0, 1), 1, began);
+        one.send(message(1).finish(1, 0, 1), records(1), began);
         one.error().contains("refused")
     });
     let _socket = UdpSocket::bind(address).unwrap();
     // The answer to the last message may still be on its way: one more takes it.
-    one.send(message(1).finish(1, 0, 1), 1, at(0));
-    one.send(message(1).finish(1, 0, 1), 1, at(9));
+    one.send(message(1).finish(1, 0, 1), records(1), at(0));
+    one.send(message(1).finish(1, 0, 1), records(1), at(9));
     assert!(one.error().contains("refused"), "one message says little");
-    one.send(message(1).finish(1, 0, 1), 1, at(30));
+    one.send(message(1).finish(1, 0, 1), records(1), at(30));
     assert_eq!((one.error(), one.state()), ("", "sending"));
 }
 
@@ -138,7 +144,7 @@ fn a_source_that_this_machine_lacks_is_an_error() {
         service(&mut one);
         assert_eq!(one.state(), "failed");
         assert!(!one.error().is_empty());
-        one.send(message(2).finish(1, 0, 1), 2, Instant::now());
+        one.send(message(2).finish(1, 0, 1), records(2), Instant::now());
         assert_eq!(one.counts().lost_records, if is_tcp { 0 } else { 2 });
     }
 }

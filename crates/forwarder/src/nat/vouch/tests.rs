@@ -221,3 +221,42 @@ fn another_policy_that_comes_first_translates() {
     nat.policies.remove(0);
     assert!(asks_of(&nat, keys, uses, false));
 }
+
+/// A policy of NAT64 has stand-ins of hosts, and no other; one of NAT44 has none.
+#[test]
+fn a_stand_in_is_a_subscriber_of_nat64_alone() {
+    let stand_in = (crate::nat64::hosts::FIRST + 5, 5000);
+    let uses = Uses { number: 7, mapping: Some(0), block: None, is_inbound: false };
+    let mut of6 = nat();
+    of6.policies[0].is_nat64 = true;
+    let keys = |inside, external| (key(inside, (SERVER, 80)), key((SERVER, 80), external));
+    let asks = |nat: &Nat, inside, external| asks_of(nat, keys(inside, external), uses, false);
+    assert!(asks(&of6, stand_in, (POOL, 1024)));
+    assert!(!asks(&of6, stand_in, (POOL, 80)) && !asks(&of6, stand_in, (POOL + 16, 1024)));
+    assert!(!asks(&of6, stand_in, stand_in), "an external end that nobody has");
+    assert!(!asks(&of6, (INSIDE, 5000), (POOL, 1024)));
+    assert!(!asks(&nat(), stand_in, (POOL, 1024)));
+    // The other way round, by its mapping.
+    let inbound = Uses { is_inbound: true, ..uses };
+    let (first, back) = (key((SERVER, 80), (POOL, 1024)), key(stand_in, (SERVER, 80)));
+    assert!(asks_of(&of6, (first, back), inbound, false));
+    assert!(!asks_of(&of6, (first, back), Uses { mapping: None, ..inbound }, false));
+    let hairpin = keys(stand_in, (POOL, 1024)).0;
+    assert!(!asks_of(&of6, (hairpin, key((stand_in.0 + 1, 80), (POOL, 1024))), uses, false));
+}
+
+#[test]
+fn a_lease_has_an_end_that_hosts_could_get() {
+    use super::super::mappings::End;
+    let end = |(address, port)| End { address, port, protocol: protocol::UDP, vrf: 0 };
+    let can =
+        |number, internal, external| nat().can_have_leased(number, [end(internal), end(external)]);
+    assert!(can(7, (INSIDE, 5000), (POOL, 1030)), "the router listens there for TCP alone");
+    assert!(!can(7, (INSIDE, 5000), (POOL, 80)) && !can(7, (INSIDE, 5000), (POOL + 16, 1024)));
+    assert!(!can(7, (SERVER, 5000), (POOL, 1024)), "no subscriber");
+    assert!(!can(8, (INSIDE, 5000), (POOL, 1024)) && !can(9, (INSIDE, 5000), (FORWARDED, 1024)));
+    let tcp = [(INSIDE, 5000), (POOL, 1030)].map(|it| End { protocol: protocol::TCP, ..end(it) });
+    assert!(!nat().can_have_leased(7, tcp));
+    let elsewhere = End { vrf: 3, ..end((POOL, 1024)) };
+    assert!(!nat().can_have_leased(7, [end((INSIDE, 5000)), elsewhere]));
+}

@@ -39,9 +39,13 @@ impl Hosts {
     /// The host behind a stand-in, and an IPv4 address as this host sees it.
     pub fn ends(&self, stand_in: u32, other: u32) -> Option<[u128; 2]> {
         let (host, vrf) = self.known_host(stand_in)?;
+        Some([host, self.prefix(vrf)?.embed(Ipv4Addr::from_bits(other)).to_bits()])
+    }
+
+    /// The last prefix of a VRF, as in keys of flows.
+    pub(crate) fn prefix(&self, vrf: u16) -> Option<Prefix> {
         let prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
-        let prefix = prefixes.get(&(vrf & VRF_SLOT))?;
-        Some([host, prefix.embed(Ipv4Addr::from_bits(other)).to_bits()])
+        prefixes.get(&(vrf & VRF_SLOT)).copied()
     }
 
     /// Takes prefixes by VRF for [`Self::ends`]. One that has gone is that of the flows that it leaves.

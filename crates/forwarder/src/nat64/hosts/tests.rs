@@ -198,3 +198,19 @@ fn workers_agree_about_hosts() {
     });
     assert!(all.iter().all(|it| *it == all[0]));
 }
+
+#[test]
+fn hosts_of_a_partner_leave_the_last_place_of_a_set() {
+    let hosts = hosts();
+    let all: Vec<_> = of_one_set(&hosts).take(WAYS + 1).collect();
+    for host in &all[..WAYS - 1] {
+        assert!(hosts.standby(*host, 5, LIVES).is_ok());
+        assert!(hosts.standby(*host, 5, LIVES).is_ok(), "it is there");
+    }
+    assert_eq!(hosts.standby(all[WAYS - 1], 5, LIVES), Err(NoStandIn::Full));
+    assert!(hosts.stand_in(all[WAYS], 5, || LIVES).is_ok());
+    assert_eq!(hosts.stand_in(all[WAYS - 1], 5, || LIVES), Err(NoStandIn::Full));
+    // A place whose host has no flows any more is free for both.
+    let later = 5 + LIVES.unanswered + MARGIN_S + 1;
+    assert!(hosts.standby(all[WAYS - 1], later, LIVES).is_ok());
+}

@@ -18,7 +18,7 @@ fn send(lab: &mut Lab, port: u16) {
 }
 
 fn known(port: u16, items: &mut Vec<u8>) {
-    put_known(&udp(port).flow.key, items);
+    put_known(&udp(port).key(), items);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn what_a_bulk_does_not_name_has_ended() {
     // What comes behind the bulk stays, however often its walks come by.
     partner.send(|items| put_flow(&udp(12), 0, items));
     await_state(&mut lab, |it| it.created_flows == 8);
-    partner.send(|items| put_end(&udp(5).flow.key, items));
+    partner.send(|items| put_end(&udp(5).key(), items));
     await_state(&mut lab, |it| it.ended_flows == 5);
     assert_eq!(ports(&mut lab), [6, 9, 12]);
 }
@@ -84,7 +84,7 @@ fn adopted_flows_stay_what_they_were() {
     assert_eq!(adopted(&mut lab), (3, 0));
     let mut partner = Liar::meet(&listener, false);
     for port in [5, 7] {
-        partner.send(|items| put_end(&udp(port).flow.key, items));
+        partner.send(|items| put_end(&udp(port).key(), items));
     }
     await_state(&mut lab, |it| it.ended_flows == 1 && it.ignored_records == 1);
     // The partner has ended it while there was no connection.

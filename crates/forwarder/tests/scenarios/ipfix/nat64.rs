@@ -115,3 +115,44 @@ fn an_ip6_host_without_a_port_is_an_event() {
     lab.dropped();
     lab.take("west");
 }
+
+/// Its network of 64 bits has as many ports as it may have. Of all packets of a second, one is an event.
+#[test]
+fn an_ip6_host_at_its_quota_is_an_event() {
+    for mapping in [Mapping::EndpointDependent, Mapping::EndpointIndependent] {
+        let quotas = [None, Some(1), None, None];
+        let of6 = NatPolicy { quotas, ..nat64(mapping) };
+        let (mut lab, mut collector) = begin(translated(of6), |it| it.nat_sessions = false);
+        let ask = |port| udp_ports(host6(1), of(host4(2)), (port, 53), b"ask");
+        passed(&mut lab, 1, &ask(5_000), "east");
+        lab.send("west", [packet_from(1, &ask(5_002))]);
+        let [event] = <[Record; 1]>::try_from(collector.records(NAT_EVENT, 1)).unwrap();
+        has(&event, &[(NAT_EVENT, 13), ((0, 466), 3), (SOURCE_IP6, six(host6(1)))]);
+        assert!(!event.contains_key(&SOURCE_IP4), "{event:?}");
+        lab.assert_dropped(&[("nat44-quota", 1)]);
+        lab.take("west");
+    }
+}
+
+/// Both ends of a hairpin are IPv6 hosts, whose stand-ins nobody outside knows.
+#[test]
+fn hosts_that_reach_each_other_have_their_own_addresses() {
+    let open = NatPolicy { filtering: Filtering::Anyone, ..nat64(Mapping::EndpointIndependent) };
+    let (mut lab, mut collector) = begin(translated(open), |_| {});
+    let known = passed(&mut lab, 3, &udp_ports(host6(3), of(host4(2)), (7_000, 1), b"x"), "east");
+    collector.records(NAT_EVENT, 1);
+    let port = known.ports.unwrap().0;
+    let ask = udp_ports(host6(1), of(our4(2)), (5_000, port), b"ask");
+    let own = passed(&mut lab, 1, &ask, "north").ports.unwrap().0;
+    let ends = [(SOURCE_IP6, six(host6(1))), (DESTINATION_IP6, six(of(our4(2))))];
+    let [create] = <[Record; 1]>::try_from(collector.records(NAT_EVENT, 1)).unwrap();
+    has(&create, &ends);
+    has(&create, &[(NAT_EVENT, 6), (POST_SOURCE, four(our4(2))), (POST_SOURCE_PORT, own.into())]);
+    has(&create, &[(POST_DESTINATION6, six(host6(3))), ((0, 228), 7_000)]);
+    assert!(!create.contains_key(&POST_DESTINATION), "{create:?}");
+    assert!(lab.state().clear_flows(&Selection::default()));
+    let all = collector.records(REASON, 2);
+    let between = all.iter().find(|it| it.contains_key(&POST_SOURCE6)).expect("one of both");
+    has(between, &ends);
+    has(between, &[(POST_SOURCE6, six(of(our4(2)))), (POST_DESTINATION6, six(host6(3)))]);
+}

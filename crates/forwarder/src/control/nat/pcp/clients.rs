@@ -115,7 +115,7 @@ impl ForwarderState {
 }
 
 /// Whether an address may be one of a host.
-fn is_host(address: Ipv4Addr) -> bool {
+pub(super) fn is_host(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     !matches!(first, 0 | 127 | 224..)
 }

@@ -110,6 +110,7 @@ impl ForwarderState {
                 return Err(ResultCode::NoResources);
             }
         }
+        let renewed = self.shared.flows.now(clock::tsc()).tick;
         let before = self.capabilities.nat.pcp.leases.get(&key);
         let lease = match before {
             Some(before) => {
@@ -120,13 +121,14 @@ impl ForwarderState {
                 // PEER makes no lifetime shorter (RFC 6887 section 12.1).
                 let longest = end_ms.max(before.end_ms);
                 let end_ms = if key.remote.is_some() { longest } else { end_ms };
-                Lease { end_ms, peers, ..before.clone() }
+                Lease { end_ms, peers, renewed, named: None, ..before.clone() }
             }
             None => {
                 self.may_have_more(asked, server)?;
                 let (external, mapping) = self.leased_mapping(asked)?;
                 let (asker, is_closed) = (client, false);
-                Lease { holder, asker, end_ms, mapping, external, peers, is_closed }
+                let named = None;
+                Lease { holder, asker, end_ms, mapping, external, peers, is_closed, renewed, named }
             }
         };
         let external = (Ipv4Addr::from_bits(lease.external.address), lease.external.port);
@@ -135,6 +137,7 @@ impl ForwarderState {
         self.capabilities.nat.pcp.leases.insert(key, lease);
         self.set_remote_peers(key, mapping);
         self.publish_few_peers();
+        self.post_lease(&key);
         Ok(Granted { external, lifetime_s: left_ms.div_ceil(1_000) as u32 })
     }
 
@@ -278,7 +281,7 @@ impl ForwarderState {
             self.end_closed_lease_of(key);
             let leases = &self.capabilities.nat.pcp.leases;
             match leases.get(key) {
-                Some(lease) if lease.holder == *holder => self.end_pcp_lease(key),
+                Some(lease) if lease.holder == *holder => self.end_lease_of_host(key),
                 Some(_) => return Err(ResultCode::NotAuthorized),
                 None if self.is_mapped_otherwise(key) => return Err(ResultCode::NotAuthorized),
                 None => {}
@@ -305,7 +308,7 @@ impl ForwarderState {
             // Its host may have asked for it anew.
             if self.capabilities.nat.pcp.leases.is_closed(&key) {
                 self.capabilities.nat.pcp.ended_now += 1;
-                self.end_pcp_lease(&key);
+                self.end_lease_of_host(&key);
             }
         }
     }
@@ -314,7 +317,7 @@ impl ForwarderState {
     fn end_closed_lease_of(&mut self, key: &Key) {
         let key = Key { remote: None, ..*key };
         if self.capabilities.nat.pcp.leases.is_closed(&key) {
-            self.end_pcp_lease(&key);
+            self.end_lease_of_host(&key);
         }
     }
 

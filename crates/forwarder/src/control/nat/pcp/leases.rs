@@ -5,35 +5,14 @@ use std::collections::btree_map::{BTreeMap, Entry};
 
 use stoa_wire::pcp::MOST_FILTERS;
 
+use crate::flow_sync::leases::Named;
 use crate::nat::mappings::{End, Peers, RemotePeer};
+pub(super) use crate::pcp::lease::{Holder, Key};
 
 /// Milliseconds of the control thread.
 type Millis = u64;
 
-/// An internal end that a policy maps, and of PEER the remote end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    /// The number of the policy.
-    pub(super) policy: u32,
-    /// The VRF of the internal end, as in keys of flows.
-    pub(super) vrf: u16,
-    /// Its address.
-    pub(super) address: u32,
-    /// TCP or UDP.
-    pub(super) protocol: u8,
-    /// Its port.
-    pub(super) port: u16,
-    /// Of PEER: address and port of the other end. `None`: a mapping for anybody, or for those that it names.
-    pub(super) remote: Option<(u32, u16)>,
-}
-
 impl Key {
-    /// The internal end.
-    pub(super) fn internal(&self) -> End {
-        let Self { address, port, protocol, vrf, .. } = *self;
-        End { address, port, protocol, vrf }
-    }
-
     /// What ports are looked for: policy, VRF, address and protocol.
     pub(super) fn host_and_protocol(&self) -> (u32, u16, u32, u8) {
         (self.policy, self.vrf, self.address, self.protocol)
@@ -51,15 +30,6 @@ impl Key {
         let remote = Some((u32::MAX, u16::MAX));
         (Self { remote: None, ..self }, Self { remote, ..self })
     }
-}
-
-/// Who may change a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
-    /// Whoever knows the nonce (RFC 6887 section 11.3).
-    Nonce([u8; 12]),
-    /// The host, by NAT-PMP.
-    NatPmp,
 }
 
 /// Who has asked for a lease: its host, or another one (RFC 6887 section 13.1).
@@ -98,6 +68,10 @@ pub(super) struct Lease {
     pub(super) peers: Vec<RemotePeer>,
     /// Whether the holder has ended it, together with others: it goes with one of the next ticks.
     pub(super) is_closed: bool,
+    /// When its host has asked for it last: a tick of flow tables.
+    pub(super) renewed: u32,
+    /// The partner has named it, and its host has not asked here: it is standby.
+    pub(super) named: Option<Named>,
 }
 
 /// All leases.
@@ -168,6 +142,14 @@ impl Leases {
         }
         self.restricted += usize::from(!lease.peers.is_empty() && !self.is_restricted(key));
         self.by_key.insert(key, lease);
+    }
+
+    /// The partner has named a lease; whether that is standby.
+    pub(super) fn name(&mut self, key: &Key, named: Named) -> bool {
+        let before = self.by_key.get_mut(key).and_then(|it| it.named.as_mut());
+        let is_standby = before.is_some();
+        before.into_iter().for_each(|it| *it = named);
+        is_standby
     }
 
     /// Removes a lease.
@@ -265,7 +247,8 @@ mod tests {
         let asker = Asker { interface: 1, vrf: 0, address: 2 };
         let holder = Holder::NatPmp;
         let peers = peers.to_vec();
-        Lease { holder, asker, end_ms, mapping: 1, external, peers, is_closed: false }
+        let (is_closed, renewed, named) = Default::default();
+        Lease { holder, asker, end_ms, mapping: 1, external, peers, is_closed, renewed, named }
     }
 
     fn peer(port: u16) -> RemotePeer {
@@ -346,6 +329,18 @@ mod tests {
         assert!(all.is_closed(&key(1, 80, None)) && !all.is_closed(&key(1, 80, Some(5))));
         all.insert(key(1, 80, None), lease(9, &[]));
         assert_eq!(all.close(&of(0), Holder::NatPmp), [key(1, 80, None)]);
+    }
+
+    #[test]
+    fn standby_leases_alone_are_named() {
+        let mut all = Leases::default();
+        let named = |connection| Named { connection, is_theirs: false };
+        all.insert(key(1, 80, None), lease(9, &[]));
+        all.insert(key(1, 81, None), Lease { named: Some(named(3)), ..lease(9, &[]) });
+        let names = [80, 81, 82].map(|port| all.name(&key(1, port, None), named(4)));
+        assert_eq!(names, [false, true, false]);
+        let of = |port| all.get(&key(1, port, None)).unwrap().named;
+        assert_eq!([of(80), of(81)], [None, Some(named(4))]);
     }
 
     #[test]

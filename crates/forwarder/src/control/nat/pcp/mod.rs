@@ -10,6 +10,7 @@ mod clients;
 mod ended;
 mod grant;
 mod leases;
+mod partner;
 mod requests;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -64,6 +65,8 @@ pub(super) struct PcpServer {
     full: BTreeSet<(u32, u16, u32, u8)>,
     /// Leases that their holders have ended, together with others.
     closed: VecDeque<Key>,
+    /// Standby leases that their hosts have ended here, and until when the partner is told.
+    ended_here: VecDeque<(u64, Key)>,
     /// Leases that have ended since the last tick began, and those that were looked at.
     ended_now: usize,
     looked: usize,
@@ -158,6 +161,7 @@ impl ForwarderState {
 
     /// Ends leases whose time is over, and what is left of ended ones: some in each tick.
     pub(super) fn tick_pcp(&mut self) {
+        self.follow_partner();
         if !self.capabilities.nat.pcp.is_used() {
             return;
         }
@@ -186,6 +190,7 @@ impl ForwarderState {
     /// Ends a lease. Its mapping goes on while it has other ones, or flows that did not come in by it.
     fn end_pcp_lease(&mut self, key: &Key) {
         let Some(lease) = self.capabilities.nat.pcp.leases.remove(key) else { return };
+        self.shared.flows.standby().leases().remove(key);
         if self.capabilities.nat.pcp.leases.of_end(*key).next().is_some() {
             return self.set_remote_peers(*key, lease.mapping);
         }

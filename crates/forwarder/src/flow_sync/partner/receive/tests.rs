@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use stoa_engine::quiescence::Quiescence;
 use stoa_tables::flow_hash::Flow;
+use stoa_tables::flow_table::FlowKey;
 use stoa_tables::lpm::Kernel;
 
 use super::*;
@@ -35,8 +36,8 @@ fn nothing_is_swept_where_a_vrf_has_another_name() {
     for (theirs, sweeps) in [("blue", true), ("green", false)] {
         let mut thread = thread();
         thread.take(Item::Names(false, names(&[(0, ""), (2, theirs)])));
-        thread.take(Item::Known(key(0)));
-        thread.take(Item::Known(key(2)));
+        thread.take(Item::Known(key(0).into()));
+        thread.take(Item::Known(key(2).into()));
         assert!(!thread.sweeps());
         thread.take(Item::Complete);
         assert_eq!(thread.sweeps(), sweeps, "{theirs}");
