@@ -12,14 +12,21 @@ use stoa_ports::{Folders, NullConfig, OpenError, PortConfig};
 use super::apply::Forwarder;
 use super::desired::{DesiredState, Workers};
 use super::limits::Limits;
+use crate::ipfix;
 
 /// What a forwarder that starts with `desired` and these folders refuses, whatever devices and CPUs its machine has.
 ///
 /// # Errors
 /// All errors that were found.
 pub fn check(desired: &v1::Desired, folders: Folders) -> Result<(), Vec<v1::ValidationError>> {
-    // The log of this process is not the forwarder's.
-    apply(DesiredState { logging: None, ..DesiredState::parse(desired)? }, folders).map(drop)
+    apply(alone(DesiredState::parse(desired)?), folders).map(drop)
+}
+
+/// The same without what opens sockets: a partner or a collector would take this process for the router. Nor is the log of
+/// this process the forwarder's.
+fn alone(desired: DesiredState) -> DesiredState {
+    let ipfix = ipfix::Settings { collectors: Vec::new(), ..desired.ipfix };
+    DesiredState { logging: None, flow_sync: None, ipfix, ..desired }
 }
 
 /// What such a forwarder has in force of `desired`, for audits, and what it has where nothing is configured. Its
@@ -112,5 +119,37 @@ mod tests {
         let errors = check(&with_vlans(5000), Folders::default()).unwrap_err();
         assert!(errors[0].path.starts_with("interface"), "{errors:?}");
         assert!(errors[0].fix.contains("limits/adjacencies"), "{errors:?}");
+    }
+
+    #[test]
+    fn it_talks_to_nobody() {
+        let collector = v1::IpfixCollector {
+            name: "flows".to_owned(),
+            address: vec![127, 0, 0, 1],
+            port: 4739,
+            ..v1::IpfixCollector::default()
+        };
+        let ipfix = v1::Ipfix {
+            collectors: vec![collector],
+            active_timeout_s: 60,
+            idle_timeout_s: 15,
+            ..v1::Ipfix::default()
+        };
+        let flow_sync = v1::FlowSync {
+            local_address: vec![127, 0, 0, 1],
+            local_port: 8784,
+            partner_address: vec![127, 0, 0, 2],
+            partner_port: 8784,
+            secret: "a long random value".to_owned(),
+            minimum_age_s: 5,
+        };
+        let desired =
+            v1::Desired { ipfix: Some(ipfix), flow_sync: Some(flow_sync), ..with_vlans(0) };
+        let desired = DesiredState::parse(&desired).unwrap();
+        assert!(desired.flow_sync.is_some() && !desired.ipfix.collectors.is_empty());
+        let mut forwarder = apply(alone(desired), Folders::default()).unwrap();
+        let state = forwarder.state().unwrap();
+        assert_eq!(state.flow_sync(), v1::ListFlowSyncReply::default());
+        assert_eq!(state.ipfix(), v1::ListIpfixReply::default());
     }
 }
