@@ -300,9 +300,19 @@ impl Side {
             pieces::Known::Flow(passed) => match self.admits(passed, epoch) {
                 None => Later::Rules,
                 Some(is_admitted) => {
-                    Later::Follows(Match::of_received(passed.id, passed.direction), is_admitted)
+                    let found = Match::of_received(passed.id, passed.direction);
+                    self.count_piece(found, packet);
+                    Later::Follows(found, is_admitted)
                 }
             },
+        }
+    }
+
+    /// Counts a fragment that follows the first one of its packet to an own flow.
+    #[cold]
+    pub fn count_piece(&self, found: Match, packet: &Seen<'_>) {
+        if let Some(id) = found.id() {
+            self.owner.entry(id).count(found.direction(), 1, packet.place.length().into());
         }
     }
 

@@ -267,6 +267,7 @@ impl Slow<'_> {
         let ends = found.and_then(|found| self.side.reader().other_ends(found));
         match ends {
             Some(ends) if is_to_another(header, ends) => {
+                found.inspect(|it| self.side.count_piece(*it, &packet));
                 translate(vector, lane, header, ends);
                 found.inspect(|it| remember(self.side.reader(), (vector, lane), (*it, vrf)));
                 Fate::Pass

@@ -168,6 +168,7 @@ impl<'a> Slow<'a> {
             let Some(ends) = found.and_then(|found| self.side.reader().other_ends(found)) else {
                 return self.pass_or(vector, (lane, &header), Drop::Nat44Fragment);
             };
+            found.inspect(|it| self.side.count_piece(*it, &packet));
             translate(vector, lane, &header, ends);
             return Ok(true);
         }

@@ -15,7 +15,7 @@ use stoa_wire::tcp::flag;
 use stoa_wire::{ipv6, protocol};
 
 use crate::acl::to_port;
-use crate::acl_stateful::{gate, open_gate, stateful};
+use crate::acl_stateful::{flows, gate, open_gate, stateful};
 use crate::harness::*;
 use crate::nat44::{masquerade, policy, segment};
 use crate::nat64;
@@ -129,6 +129,22 @@ fn nat44_translates_fragments_in_any_order_at_any_worker() {
         let got = pass(&mut lab, (2, "west"), &fragments4(&answer, SIZE, number), order);
         assert!(got.iter().all(|it| it[16..20] == host4(1).octets()));
         assert_eq!(ports(&joined(&got)), (53, port));
+    }
+}
+
+/// Of rules and of translations: records of IPFIX have the bytes of all fragments.
+#[test]
+fn flows_count_all_fragments() {
+    for setup in [open_gate(), masquerade()] {
+        let mut lab = lab(setup);
+        let packet = udp_ports(host4(1), host4(2), (5000, 53), &DATA);
+        let [one, other] = [1, 2].map(|id| fragments4(&packet, SIZE, id));
+        pass(&mut lab, (1, "east"), &one, [(0, 0), (1, 1), (2, 0)]);
+        pass(&mut lab, (1, "east"), &other, [(2, 1), (0, 0), (1, 1)]);
+        let bytes: usize = one.iter().map(Vec::len).sum();
+        let flows = flows(&mut lab).into_iter();
+        let counted: Vec<_> = flows.map(|it| (it.packets, it.bytes)).collect();
+        assert_eq!(counted, [(6, 2 * bytes as u64)]);
     }
 }
 
