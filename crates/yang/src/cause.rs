@@ -86,11 +86,19 @@ pub fn of(error: &LibyangError) -> String {
     let known = CAUSES.iter().find(|(begin, _)| message.starts_with(begin));
     match known {
         Some((_, cause)) if !cause.contains("{}") => (*cause).to_owned(),
+        Some((_, cause)) if is_secret(error) => cause.replacen("\"{}\"", "the value", 1),
         Some((_, cause)) if !first.is_empty() => {
             cause.replace("{2}", second).replacen("{}", first, 1)
         }
         _ => OTHER.to_owned(),
     }
+}
+
+/// Whether an error is about the value of a secret, which no log and no terminal may have.
+fn is_secret(error: &LibyangError) -> bool {
+    let paths = [&error.data_path, &error.schema_path];
+    let leaves = paths.into_iter().filter_map(|path| path.rsplit(['/', ':']).next());
+    leaves.into_iter().any(|leaf| crate::secrets::names().contains(&leaf))
 }
 
 /// The error messages that the modules themselves have, without the full stop.
@@ -146,6 +154,20 @@ mod tests {
         for raw in ["Unparsed characters \"x\" left", "Internal error (/build/src/x.c:1)", ""] {
             assert_eq!(cause(raw), OTHER, "{raw}");
         }
+    }
+
+    #[test]
+    fn values_of_secrets_are_not_repeated() {
+        let of = |data_path: &str| {
+            let message = "Unsatisfied length - string \"short\" length is not allowed.".to_owned();
+            of(&LibyangError {
+                message,
+                data_path: data_path.to_owned(),
+                ..LibyangError::default()
+            })
+        };
+        assert_eq!(of("/stoa-flow-sync:flow-sync/secret"), "the value is too short or too long");
+        assert_eq!(of("/a:b/device"), "\"short\" is too short or too long");
     }
 
     #[test]
