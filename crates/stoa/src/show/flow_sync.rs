@@ -27,7 +27,7 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         }
         _ => writeln!(
             out,
-            "No partner. `set flow-sync local-address ADDRESS partner-address ADDRESS secret SECRET` has one."
+            "No partner: set flow-sync local-address, flow-sync partner-address and flow-sync secret."
         )?,
     }
     Ok(())
