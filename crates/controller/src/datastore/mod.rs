@@ -40,6 +40,7 @@ mod snapshot;
 mod startup_file;
 mod stores;
 mod unconfirmed;
+pub mod used_keys;
 
 use std::path::PathBuf;
 use std::sync::Arc;

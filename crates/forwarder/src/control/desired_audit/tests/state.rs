@@ -141,6 +141,12 @@ pub(super) fn everything() -> v1::Desired {
         encapsulation: v1::Encapsulation::Gre.into(),
         hop_limit: 0,
     };
+    let esp = v1::Tunnel {
+        remote: vec![192, 0, 2, 9],
+        encapsulation: v1::Encapsulation::Esp.into(),
+        hop_limit: 32,
+        ..ends.clone()
+    };
     let neighbor = |last: u8| v1::Neighbor {
         interface: "a".into(),
         address: vec![10, 0, 0, last],
@@ -203,8 +209,16 @@ pub(super) fn everything() -> v1::Desired {
             port("a", Driver::Null(v1::Null {})),
             port("b", Driver::Null(v1::Null {})),
             port("t", Driver::Tunnel(ends)),
+            port("e", Driver::Tunnel(esp)),
         ],
-        interfaces: vec![lan, interface("b"), interface("g"), tagged, interface("t")],
+        interfaces: vec![
+            lan,
+            interface("b"),
+            interface("g"),
+            tagged,
+            interface("t"),
+            interface("e"),
+        ],
         vrfs: vec![v1::Vrf { name: "red".into(), ..v1::Vrf::default() }],
         neighbors: vec![neighbor(2), neighbor(4)],
         routes: vec![
@@ -229,6 +243,7 @@ pub(super) fn everything() -> v1::Desired {
         siit: Some(siit()),
         ipfix: Some(ipfix()),
         flow_sync: Some(flow_sync()),
+        ipsec: Some(ipsec()),
         flow_limits: Some(flow_limits()),
         existing_flows: v1::ExistingFlows::Keep.into(),
         punts: vec![punt("arp", 100), punt("nd", 0)],
@@ -249,6 +264,43 @@ fn flow_limits() -> v1::FlowLimits {
         vrfs: vec![limit("", 20_000), limit("red", 10)],
         refusal: v1::FlowRefusal::Silent.into(),
     }
+}
+
+/// An association of each direction, and one that is withheld.
+fn ipsec() -> v1::Ipsec {
+    let outbound = v1::SecurityAssociation {
+        name: "out".into(),
+        interface: "e".into(),
+        direction: v1::IpsecDirection::IpsecOutbound.into(),
+        spi: 0x1001,
+        algorithm: "aes-128-gcm".into(),
+        key: vec![1; 16],
+        salt: vec![2; 4],
+        extended: true,
+        dscp: Some(46),
+        dont_fragment: v1::DontFragment::DfSet.into(),
+        ..v1::SecurityAssociation::default()
+    };
+    let inbound = v1::SecurityAssociation {
+        name: "in".into(),
+        direction: v1::IpsecDirection::IpsecInbound.into(),
+        spi: 0x2002,
+        window: 1_024,
+        dscp: None,
+        dont_fragment: v1::DontFragment::DfCopy.into(),
+        udp: Some(v1::IpsecUdp { local_port: 4500, remote_port: 4500 }),
+        key: vec![3; 16],
+        ..outbound.clone()
+    };
+    let withheld = v1::SecurityAssociation {
+        name: "used".into(),
+        spi: 0x2003,
+        key: Vec::new(),
+        salt: Vec::new(),
+        withheld: "its key was used".into(),
+        ..inbound.clone()
+    };
+    v1::Ipsec { associations: vec![outbound, inbound, withheld], boot_id: 0 }
 }
 
 /// A collector at which nobody listens.
