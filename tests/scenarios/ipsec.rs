@@ -166,7 +166,8 @@ fn two_sites_with_gcm_and_what_tshark_decrypts() -> Result<()> {
     let table = |from: u8| {
         let (key, salt) = (digits(0x10 + from, 16), digits((0x10 + from) ^ 0xff, 4));
         format!(
-            "uat:esp_sa:\"IPv4\",\"192.0.2.{}\",\"192.0.2.{}\",\"0x{:08x}\",\"AES-GCM [RFC4106]\",\"0x{key}{salt}\",\"ANY 128 bit authentication [no checking]\",\"\"",
+            "uat:esp_sa:\"IPv4\",\"192.0.2.{}\",\"192.0.2.{}\",\"0x{:08x}\",\
+             \"AES-GCM with 16 octet ICV [RFC4106]\",\"0x{key}{salt}\",\"NULL\",\"\"",
             from + 1,
             2 - from,
             0x1000 + u32::from(from),
@@ -288,7 +289,8 @@ while answered < 5:
     inner = inbound.decrypt(frame[IP])
     if ICMP not in inner or inner[ICMP].type != 8:
         continue
-    reply = IP(src=inner.dst, dst=inner.src, ttl=60) / ICMP(type=0, id=inner[ICMP].id, seq=inner[ICMP].seq) / inner[ICMP].payload
+    echo = ICMP(type=0, id=inner[ICMP].id, seq=inner[ICMP].seq) / inner[ICMP].payload
+    reply = IP(src=inner.dst, dst=inner.src, ttl=60) / echo
     sealed = outbound.encrypt(reply)
     socket_of.send(Ether(dst=frame.src, src=frame.dst) / sealed)
     answered += 1

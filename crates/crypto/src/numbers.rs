@@ -36,8 +36,8 @@ const GCM_IMPLICIT: u16 = 30;
 const CHACHA_IMPLICIT: u16 = 31;
 
 impl Algorithm {
-    /// The algorithm with these numbers for encryption and integrity (0: none) and so many bytes of the key, and whether
-    /// its IV is implicit (RFC 8750).
+    /// The algorithm with these numbers for encryption and integrity (0: none) and so many bytes of the key, and
+    /// whether its IV is implicit (RFC 8750).
     ///
     /// # Errors
     /// There is none.

@@ -22,8 +22,8 @@ pub(crate) fn warnings(desired: &v1::Desired) -> impl Iterator<Item = Warning> {
     };
     let ending = all().filter(is_outbound).filter(ends).take(LIMIT).map(|it| Warning {
         text: format!(
-            "security association {}: a key of {} is used by one process of the forwarder only; after a restart the tunnel \
-             is down until the key is replaced at both ends: use AES-CBC (12) if it must come up again by itself",
+            "security association {}: a key of {} is used by one process of the forwarder only; after a restart the \
+             tunnel is down until the key is replaced at both ends: use AES-CBC (12) if it must come up by itself",
             it.name, it.algorithm
         ),
         nodes: vec![entry_path(&it.name)],
@@ -36,7 +36,7 @@ pub(crate) fn warnings(desired: &v1::Desired) -> impl Iterator<Item = Warning> {
     };
     let silent = desired.ports.iter().filter(is_silent).take(LIMIT).map(|it| {
         let text = format!(
-            "tunnel {}: packets to it are dropped, as it has no outbound security association: add one, ipsec sad sad-entry",
+            "tunnel {}: packets to it are dropped, as it has no outbound security association: add an ipsec sad sad-entry",
             it.interface
         );
         Warning::of_interface(&it.interface, &["stoa-interfaces:port/tunnel"], text)

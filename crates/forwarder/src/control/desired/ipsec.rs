@@ -38,7 +38,7 @@ pub struct Association {
 }
 
 /// A wrong value: the cause and the fix.
-type Wrong = (String, &'static str);
+pub type Wrong = (String, &'static str);
 
 impl Association {
     /// Whether it sends.
@@ -59,7 +59,11 @@ impl Association {
         }
     }
 
-    fn parse(given: &v1::SecurityAssociation) -> Result<Self, Wrong> {
+    /// Checks a message.
+    ///
+    /// # Errors
+    /// The cause and the fix of what is wrong.
+    pub fn parse(given: &v1::SecurityAssociation) -> Result<Self, Wrong> {
         let fix = "Use the name of a supported algorithm.";
         let algorithm = Algorithm::from_name(&given.algorithm)
             .ok_or_else(|| (format!("has the algorithm {:?}", given.algorithm), fix))?;

@@ -1,5 +1,6 @@
 //! A state with entries of each kind, of which one is lost.
 
+mod associations;
 mod state;
 mod tables;
 

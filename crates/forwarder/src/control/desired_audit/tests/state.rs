@@ -243,7 +243,7 @@ pub(super) fn everything() -> v1::Desired {
         siit: Some(siit()),
         ipfix: Some(ipfix()),
         flow_sync: Some(flow_sync()),
-        ipsec: Some(ipsec()),
+        ipsec: Some(super::associations::ipsec()),
         flow_limits: Some(flow_limits()),
         existing_flows: v1::ExistingFlows::Keep.into(),
         punts: vec![punt("arp", 100), punt("nd", 0)],
@@ -264,43 +264,6 @@ fn flow_limits() -> v1::FlowLimits {
         vrfs: vec![limit("", 20_000), limit("red", 10)],
         refusal: v1::FlowRefusal::Silent.into(),
     }
-}
-
-/// An association of each direction, and one that is withheld.
-fn ipsec() -> v1::Ipsec {
-    let outbound = v1::SecurityAssociation {
-        name: "out".into(),
-        interface: "e".into(),
-        direction: v1::IpsecDirection::IpsecOutbound.into(),
-        spi: 0x1001,
-        algorithm: "aes-128-gcm".into(),
-        key: vec![1; 16],
-        salt: vec![2; 4],
-        extended: true,
-        dscp: Some(46),
-        dont_fragment: v1::DontFragment::DfSet.into(),
-        ..v1::SecurityAssociation::default()
-    };
-    let inbound = v1::SecurityAssociation {
-        name: "in".into(),
-        direction: v1::IpsecDirection::IpsecInbound.into(),
-        spi: 0x2002,
-        window: 1_024,
-        dscp: None,
-        dont_fragment: v1::DontFragment::DfCopy.into(),
-        udp: Some(v1::IpsecUdp { local_port: 4500, remote_port: 4500 }),
-        key: vec![3; 16],
-        ..outbound.clone()
-    };
-    let withheld = v1::SecurityAssociation {
-        name: "used".into(),
-        spi: 0x2003,
-        key: Vec::new(),
-        salt: Vec::new(),
-        withheld: "its key was used".into(),
-        ..inbound.clone()
-    };
-    v1::Ipsec { associations: vec![outbound, inbound, withheld], boot_id: 0 }
 }
 
 /// A collector at which nobody listens.
