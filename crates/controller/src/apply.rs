@@ -25,7 +25,7 @@ use self::outage::Outage;
 use crate::config::management::Management;
 use crate::config::routes::Key;
 use crate::configuration::Configuration;
-use crate::datastore::used_keys::UsedKeys;
+use crate::ipsec::used_keys::UsedKeys;
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::{LearnedStatistics, TableHandle};
 use crate::login::Logins;

@@ -28,7 +28,7 @@ mod flow_list;
 mod flow_sync;
 mod host_interfaces;
 mod ipfix;
-mod ipsec;
+pub mod ipsec;
 mod json;
 pub mod kernel_configuration;
 pub mod learned;

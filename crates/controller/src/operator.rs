@@ -18,11 +18,13 @@ mod vrf_name;
 mod zones;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stoa_api::v1;
 use stoa_api::v1::operator_server::Operator;
+use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -74,7 +76,8 @@ impl Service {
 
 #[tonic::async_trait]
 impl Operator for Service {
-    type ShowRoutesStream = held::Routes;
+    type ShowRoutesStream =
+        Pin<Box<dyn Stream<Item = Result<v1::RouteState, Status>> + Send + 'static>>;
     type ShowNeighborsStream = Streaming<v1::NeighborState>;
     type ShowPuntsStream = Streaming<v1::ListPuntsReply>;
     type CaptureStream = Streaming<v1::CaptureReply>;

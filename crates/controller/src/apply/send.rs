@@ -9,7 +9,7 @@ use tonic::{Code, Request, Status};
 
 use super::{Error, ForwarderConnection, Held, difference};
 use crate::configuration::Configuration;
-use crate::datastore::used_keys::UsedKeys;
+use crate::ipsec::used_keys::UsedKeys;
 
 /// Time limit of a transaction: it may contain millions of routes.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(120);

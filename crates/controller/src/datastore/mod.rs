@@ -38,9 +38,9 @@ mod rollback;
 mod saver;
 mod snapshot;
 mod startup_file;
+pub mod stored_text;
 mod stores;
 mod unconfirmed;
-pub mod used_keys;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 mod capability;
 mod checks;
 mod state;
+pub mod used_keys;
 mod warnings;
 
 pub(crate) use capability::Ipsec;

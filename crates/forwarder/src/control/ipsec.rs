@@ -101,8 +101,8 @@ impl Capability for Associations {
 }
 
 impl ForwarderState {
-    /// Sends the packets of a tunnel by an association, from now on, in place of the one before. Packets get the numbers
-    /// behind `last`.
+    /// Sends the packets of a tunnel by an association, from now on, in place of the one before. Packets get the
+    /// numbers behind `last`.
     ///
     /// # Errors
     /// There is no such tunnel, or settings or keys do not fit.

@@ -14,8 +14,8 @@ use stoa_api::ipsec::without_keys;
 use stoa_api::v1;
 use stoa_crypto::{Algorithm, Fingerprint};
 
-use super::disk;
-use super::refusal::Refusal;
+/// Writes a text to a file, and syncs it.
+pub type Store = fn(&Path, &str) -> Result<(), String>;
 
 /// The name of the file.
 const FILE: &str = "ipsec-used-keys";
@@ -29,15 +29,15 @@ type Known = BTreeMap<Fingerprint, u64>;
 #[derive(Debug, Default)]
 pub struct UsedKeys {
     /// `None`: they are kept as long as the process runs, for tests.
-    file: Option<PathBuf>,
+    file: Option<(PathBuf, Store)>,
     /// `None`: not read yet.
     known: Mutex<Option<Known>>,
 }
 
 impl UsedKeys {
-    /// Those in a state folder.
-    pub fn kept(state: &Path) -> UsedKeys {
-        UsedKeys { file: Some(state.join(FILE)), known: Mutex::default() }
+    /// Those in a state folder, which `store` writes.
+    pub fn kept(state: &Path, store: Store) -> UsedKeys {
+        UsedKeys { file: Some((state.join(FILE), store)), known: Mutex::default() }
     }
 
     /// The associations for a forwarder. Those whose keys another one has used are withheld, without keys.
@@ -81,7 +81,7 @@ impl UsedKeys {
     }
 
     fn read(&self) -> Result<Known, String> {
-        let Some(file) = &self.file else { return Ok(Known::new()) };
+        let Some((file, _)) = &self.file else { return Ok(Known::new()) };
         let text = match fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Known::new()),
@@ -92,7 +92,7 @@ impl UsedKeys {
     }
 
     fn write(&self, known: &Known) -> Result<(), String> {
-        let Some(file) = &self.file else { return Ok(()) };
+        let Some((file, store)) = &self.file else { return Ok(()) };
         if known.len() > KEYS {
             return Err(format!("{} has {KEYS} keys already", file.display()));
         }
@@ -101,12 +101,7 @@ impl UsedKeys {
             // A text grows.
             let _ = writeln!(text, "{:032x} {boot_id:016x}", u128::from_be_bytes(key.0));
         }
-        let store = || {
-            disk::create_folder(file.parent().unwrap_or(Path::new(".")))?;
-            let new = disk::NewFile::write(file, text.as_bytes())?;
-            new.rename().map_err(|error| Refusal::Disk(format!("{}: {error}", file.display())))
-        };
-        store().map_err(|refusal| refusal.to_string())
+        store(file, &text)
     }
 }
 
@@ -126,6 +121,14 @@ fn parse(line: &str) -> Option<(Fingerprint, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn kept(state: &Path) -> UsedKeys {
+        UsedKeys::kept(state, |file, text| {
+            fs::create_dir_all(file.parent().unwrap())
+                .map_err(|error| format!("{file:?}: {error}"))?;
+            fs::write(file, text).map_err(|error| error.to_string())
+        })
+    }
 
     fn ipsec(algorithm: &str, key: u8) -> v1::Ipsec {
         let association = v1::SecurityAssociation {
@@ -151,7 +154,7 @@ mod tests {
     fn a_key_is_for_one_forwarder() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        let keys = UsedKeys::kept(&state);
+        let keys = kept(&state);
         let gcm = |key| ipsec("aes-128-gcm", key);
         assert_eq!(sent(&keys, gcm(1), 7), Ok(()));
         assert_eq!(sent(&keys, gcm(1), 7), Ok(()), "the same forwarder");
@@ -159,7 +162,7 @@ mod tests {
         assert_eq!(sent(&keys, gcm(2), 8), Ok(()), "another key");
         assert!(sent(&keys, gcm(2), 7).is_err());
         // The next controller.
-        let keys = UsedKeys::kept(&state);
+        let keys = kept(&state);
         assert!(sent(&keys, gcm(1), 8).is_err());
         assert_eq!(sent(&keys, gcm(2), 8), Ok(()));
         assert!(sent(&keys, ipsec("aes-256-gmac", 1), 9).is_err(), "whatever the algorithm");
@@ -168,13 +171,13 @@ mod tests {
 
     #[test]
     fn a_key_without_mark_is_not_sent() {
-        let nowhere = UsedKeys::kept(Path::new("/dev/null/state"));
+        let nowhere = kept(Path::new("/dev/null/state"));
         assert!(sent(&nowhere, ipsec("aes-128-gcm", 1), 7).unwrap_err().contains("/dev/null"));
         assert!(sent(&nowhere, ipsec("aes-128-gcm", 1), 7).is_err(), "nor the next time");
         assert_eq!(sent(&nowhere, ipsec("aes-128-cbc-sha1", 1), 7), Ok(()));
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(FILE), "damaged\n").unwrap();
-        let keys = UsedKeys::kept(folder.path());
+        let keys = kept(folder.path());
         assert!(sent(&keys, ipsec("aes-128-gcm", 1), 7).unwrap_err().contains("damaged"));
     }
 }
