@@ -49,7 +49,10 @@ const ALLOWED: [(&str, &[&str]); 21] = [
         ],
     ),
     ("yang", &["api"]),
-    ("controller", &["api", "bgp", "delta", "log", "seal", "warm-restart", "wire", "yang"]),
+    (
+        "controller",
+        &["api", "bgp", "crypto", "delta", "log", "seal", "warm-restart", "wire", "yang"],
+    ),
     ("console", &["yang", "api"]),
     ("northbound", &["controller", "yang", "api", "wire"]),
     ("traffic", &["forwarder", "api", "crypto", "ports", "engine", "tables", "wire"]),

@@ -33,6 +33,7 @@ mod host_interface;
 mod instructions;
 mod iperf;
 mod ipfix;
+mod ipsec;
 mod kernels;
 mod lab;
 mod linux_routes;

@@ -20,7 +20,7 @@ pub use entries::{
     BFD_INTERVAL_US, BFD_MULTIPLIER, FLOW_PREFIXES, TUNNEL_HOP_LIMIT, acl_rule, address,
     bfd_session, existing_flows, flow_limits, flow_sync, interface, ipfix, nat_mapping, nat_policy,
     neighbor, npt_prefix, plugin, port, punt, router_advertisement, router_discovery, rule,
-    siit_policy, static_route, tunnel, virtual_router, vrf, zone_pair,
+    security_association, siit_policy, static_route, tunnel, virtual_router, vrf, zone_pair,
 };
 pub use settings::{
     FLOW_LIMIT_MAX, LIMIT_MAX, limits, logging, multipath, port_settings, reassembly, workers,
@@ -84,6 +84,8 @@ pub enum Kind {
     ExistingFlows,
     /// Flows at a partner: one entry.
     FlowSync,
+    /// Security associations, without their keys.
+    SecurityAssociations,
     /// Limits of the control-plane policer.
     Punts,
     /// Bounds of reassembly: one entry.
@@ -96,7 +98,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Workers,
         Self::Limits,
         Self::Logging,
@@ -123,6 +125,7 @@ impl Kind {
         Self::FlowLimits,
         Self::ExistingFlows,
         Self::FlowSync,
+        Self::SecurityAssociations,
         Self::Punts,
         Self::Reassembly,
         Self::Multipath,
@@ -158,6 +161,7 @@ impl Kind {
             Self::FlowLimits => "flow-limits",
             Self::ExistingFlows => "existing-flows",
             Self::FlowSync => "flow-sync",
+            Self::SecurityAssociations => "security-associations",
             Self::Punts => "punt-limits",
             Self::Reassembly => "reassembly",
             Self::Multipath => "multipath",

@@ -15,6 +15,7 @@ pub mod date;
 pub mod digest;
 pub mod flow;
 pub mod flow_sync;
+pub mod ipsec;
 pub mod json;
 pub mod login;
 pub mod nat;

@@ -25,6 +25,7 @@ use self::outage::Outage;
 use crate::config::management::Management;
 use crate::config::routes::Key;
 use crate::configuration::Configuration;
+use crate::ipsec::used_keys::UsedKeys;
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::{LearnedStatistics, TableHandle};
 use crate::login::Logins;
@@ -113,6 +114,8 @@ pub struct ForwarderConnection {
     pub recent: crate::recent::Recent,
     /// The seed of flow hashes where none is configured; 0: that of the forwarder.
     hash_seed: u32,
+    /// Which forwarder has used which key.
+    used_keys: UsedKeys,
 }
 
 impl ForwarderConnection {
@@ -139,12 +142,8 @@ impl ForwarderConnection {
             punts,
             recent,
             hash_seed: 0,
+            used_keys: UsedKeys::default(),
         }
-    }
-
-    /// The same with a seed of flow hashes where none is configured.
-    pub fn with_hash_seed(self, hash_seed: u32) -> ForwarderConnection {
-        ForwarderConnection { hash_seed, ..self }
     }
 
     /// Wakes whenever a state took effect.

@@ -30,7 +30,7 @@ use crate::linux::peer::unknown_users;
 use crate::linux::shared_namespaces;
 use crate::rib::{self, RouteAnnotation, Routes};
 use crate::warning::{PROTOCOL, Warning, interface_node};
-use crate::{flow_sync, ipfix, nat};
+use crate::{flow_sync, ipfix, ipsec, nat};
 pub(crate) use part::{Bulk, ChangedPart};
 
 /// Largest configuration file, in bytes.
@@ -271,7 +271,7 @@ impl Configuration {
         let of_acls = of_acls.chain(acl::flow_limit_warnings(desired, interfaces));
         let of_acls = of_acls.chain(nat::warnings(desired, around));
         let of_acls = of_acls.chain(ipfix::warnings(desired));
-        let of_acls = of_acls.chain(flow_sync::warnings(desired));
+        let of_acls = of_acls.chain(flow_sync::warnings(desired)).chain(ipsec::warnings(desired));
         found.chain(self.overlaps()).chain(shared).chain(of_acls).collect()
     }
 

@@ -28,6 +28,7 @@ mod flow_list;
 mod flow_sync;
 mod host_interfaces;
 mod ipfix;
+pub mod ipsec;
 mod json;
 pub mod kernel_configuration;
 pub mod learned;

@@ -40,6 +40,8 @@ pub enum StateSection {
     Nat,
     /// Export by IPFIX.
     Ipfix,
+    /// Security associations.
+    Ipsec,
     /// Flows at a partner.
     FlowSync,
     /// Hosts that have logged in.
@@ -64,7 +66,7 @@ pub enum StateSection {
 
 impl StateSection {
     /// All sections except routes, neighbours and flows, of which there may be very many.
-    pub const OVERVIEW: [StateSection; 16] = [
+    pub const OVERVIEW: [StateSection; 17] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
         StateSection::RouteSources,
@@ -72,6 +74,7 @@ impl StateSection {
         StateSection::Acls,
         StateSection::Nat,
         StateSection::Ipfix,
+        StateSection::Ipsec,
         StateSection::FlowSync,
         StateSection::Logins,
         StateSection::Program,
@@ -122,6 +125,7 @@ pub struct OperationalState {
     /// With the time when its counters began.
     pub nat: Option<(v1::ListNatReply, u64)>,
     pub ipfix: Option<v1::ListIpfixReply>,
+    pub ipsec: Option<v1::ListSasReply>,
     pub flow_sync: Option<v1::ListFlowSyncReply>,
     pub logins: Listed,
     pub learned_routes: Vec<RouteSourceSummary>,
@@ -235,6 +239,9 @@ impl OperationalState {
         if is(StateSection::Ipfix) && connection.exports() {
             let listed = connection.ipfix_client().list_ipfix(v1::ListIpfixRequest {}).await?;
             operational.ipfix = Some(listed.into_inner());
+        }
+        if is(StateSection::Ipsec) {
+            operational.ipsec = connection.list_associations().await?;
         }
         if is(StateSection::Logins) {
             operational.logins = connection.logins().list();

@@ -34,10 +34,8 @@ use crate::capture;
 use crate::datastore::Datastore;
 use crate::filter;
 use crate::learned::Learned;
-use crate::merged_routes::MergedRoutes;
 use crate::metrics;
 use crate::probe::{Probes, one_vrf};
-use crate::rib;
 
 /// The reply to a call, or why there is none.
 type Answer<T> = Result<Response<T>, Status>;
@@ -126,21 +124,7 @@ impl Operator for Service {
         &self,
         request: Request<v1::ListRoutesRequest>,
     ) -> Answer<Self::ShowRoutesStream> {
-        let request = request.into_inner();
-        self.check_vrf(&request.vrf)?;
-        let mut client = self.connection.client();
-        let held = client.list_routes(request.clone()).await.map_err(failed);
-        if request.inactive {
-            // Works without a forwarder too: then route sources still have the reasons.
-            let silent = held.ok().map(Response::into_inner);
-            let inactive = inactive::stream(&self.learned, silent, &request);
-            return Ok(Response::new(Box::pin(inactive)));
-        }
-        let held = held?.into_inner();
-        let annotations = self.connection.route_annotations();
-        let inactive = rib::inactive(&annotations, &request);
-        let held = MergedRoutes::new(held, annotations, inactive);
-        Ok(Response::new(Box::pin(held::stream(&self.connection, held))))
+        self.routes(request.into_inner()).await.map(Response::new)
     }
 
     async fn audit_learned(
@@ -234,6 +218,14 @@ impl Operator for Service {
 
     async fn show_ipfix(&self, _: Request<v1::ListIpfixRequest>) -> Answer<v1::ListIpfixReply> {
         self.ipfix().await
+    }
+
+    async fn show_sas(&self, _: Request<v1::ListSasRequest>) -> Answer<v1::ListSasReply> {
+        self.associations().await
+    }
+
+    async fn show_crypto(&self, _: Request<v1::ListCryptoRequest>) -> Answer<v1::ListCryptoReply> {
+        self.crypto_engines().await
     }
 
     async fn show_logins(&self, _: Request<v1::ShowLoginsRequest>) -> Answer<v1::ShowLoginsReply> {

@@ -16,7 +16,8 @@ use tonic::transport::Server;
 use crate::apply::ForwarderConnection;
 use crate::capability::{self, list};
 use crate::configuration::Configuration;
-use crate::datastore::{Datastore, hash_seed, recover};
+use crate::datastore::{Datastore, hash_seed, recover, stored_text};
+use crate::ipsec::used_keys::UsedKeys;
 use crate::learned::Learned;
 use crate::linux::{Reconciler, alias, kernel_configuration, spare_queues};
 use crate::lock::Lock;
@@ -102,7 +103,11 @@ pub async fn run<T>(
         let forwarder = forwarder.clone();
         move |stream| forwarder.learn(stream)
     });
-    let connection = ForwarderConnection::new(channel, configuration);
+    let connection =
+        ForwarderConnection::new(channel, configuration)
+            .with_used_keys(UsedKeys::kept(&options.state, |file, text| {
+                stored_text::store(file, text).map_err(|refusal| refusal.to_string())
+            }));
     let connection = Arc::new(connection.with_hash_seed(hash_seed::kept(&options.state)));
     let datastore = Datastore::open(
         Arc::clone(&connection),

@@ -20,7 +20,9 @@ mod engines;
 mod ipsec_mb;
 mod ivs;
 mod lane;
+mod numbers;
 mod salt;
+mod secret;
 pub mod vaes;
 
 pub use algorithm::{Algorithm, Authentication};
@@ -29,4 +31,6 @@ pub use engine::{Engine, KeyError};
 pub use engines::{EngineState, Engines, ForceError, Refusal, engines};
 pub use ivs::{Ivs, RandomError};
 pub use lane::{BATCH, Key, Lane, Mask, PACKET_MAX};
+pub use numbers::NumberError;
 pub use salt::Salt;
+pub use secret::{Fingerprint, Secret};

@@ -133,7 +133,7 @@ reasons! {
     GreChecksum "gre-checksum" "wrong GRE checksum";
     TunnelNeighbor "tunnel-neighbor" "neighbour discovery through a tunnel: tunnels have no neighbours";
     TunnelProtocol "tunnel-protocol" "tunnelled packet that is neither IPv4 nor IPv6";
-    TunnelDeleted "tunnel-deleted" "the tunnel no longer exists";
+    TunnelDeleted "tunnel-deleted" "the tunnel no longer exists, or has no outbound security association (ESP)";
     TunnelCongestion "tunnel-congestion" "congestion experienced, and the inner packet is not ECN-capable (RFC 6040)";
     TunnelLoop "tunnel-loop" "more than three nested tunnels: the route to the remote end leads into the tunnel itself";
     TunnelHeadroom "tunnel-headroom" "no headroom for the tunnel header, or the packet becomes too long";

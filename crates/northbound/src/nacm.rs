@@ -25,6 +25,9 @@ const SECRETS: &[&[&str]] = &[
     ],
     &["stoa-login:login", "stoa-login:user", "stoa-login:password-hash"],
     &["stoa-flow-sync:flow-sync", "stoa-flow-sync:secret"],
+    &[IPSEC[0], IPSEC[1], IPSEC[2], IPSEC[3], IPSEC[4], "stoa-ipsec:encryption", "stoa-ipsec:key"],
+    &[IPSEC[0], IPSEC[1], IPSEC[2], IPSEC[3], IPSEC[4], "stoa-ipsec:encryption", "stoa-ipsec:iv"],
+    &[IPSEC[0], IPSEC[1], IPSEC[2], IPSEC[3], IPSEC[4], "stoa-ipsec:integrity", "stoa-ipsec:key"],
     &["stoa-login:login", "stoa-login:radius", "stoa-login:server", "stoa-login:shared-secret"],
     &[
         "ietf-interfaces:interfaces",
@@ -33,6 +36,14 @@ const SECRETS: &[&[&str]] = &[
         "stoa-interfaces:memif",
         "stoa-interfaces:secret",
     ],
+];
+/// The way to keys of security associations.
+const IPSEC: [&str; 5] = [
+    "stoa-ipsec:ipsec",
+    "stoa-ipsec:sad",
+    "stoa-ipsec:sad-entry",
+    "stoa-ipsec:ipsec-sa-config",
+    "stoa-ipsec:esp-sa",
 ];
 /// Other nodes with this mark.
 const DENY_ALL: &[&[&str]] = &[&["ietf-netconf-acm:nacm"], NAMES[0], NAMES[1]];

@@ -40,6 +40,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("stoa-interfaces", &[]),
     ("stoa-ip", &[]),
     ("stoa-ipfix", &[]),
+    ("stoa-ipsec", &[]),
     ("stoa-logging", &[]),
     ("stoa-login", &[]),
     ("stoa-management", &[]),

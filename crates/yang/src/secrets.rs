@@ -66,7 +66,10 @@ mod tests {
 
     #[test]
     fn the_secrets_of_the_modules_are_known() {
-        assert_eq!(names(), ["inactive-lines", "secret", "password-hash", "shared-secret"]);
+        assert_eq!(
+            names(),
+            ["inactive-lines", "secret", "key", "iv", "password-hash", "shared-secret"]
+        );
     }
 
     #[test]

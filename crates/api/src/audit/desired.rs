@@ -58,6 +58,8 @@ pub fn desired<'a>(
     stateless.for_each(|it| entries::siit_policy(&mut tally, it));
     desired.ipfix.iter().for_each(|it| entries::ipfix(&mut tally, it.clone()));
     desired.flow_sync.iter().for_each(|it| entries::flow_sync(&mut tally, it.clone()));
+    let associations = desired.ipsec.iter().flat_map(|it| &it.associations);
+    associations.for_each(|it| entries::security_association(&mut tally, it));
     entries::existing_flows(&mut tally, desired.existing_flows());
     desired.flow_limits.iter().for_each(|it| entries::flow_limits(&mut tally, it));
     add_punts(&mut tally, &desired.punts, &defaults.punts);

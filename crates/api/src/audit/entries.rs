@@ -208,6 +208,13 @@ pub fn flow_sync(tally: &mut Tally, sync: v1::FlowSync) {
     }
 }
 
+/// A security association. Operators see the digest, so that it has no keys.
+pub fn security_association(tally: &mut Tally, association: &v1::SecurityAssociation) {
+    let association = crate::ipsec::without_keys(association);
+    let entry = v1::SecurityAssociation { withheld: String::new(), ..association };
+    tally.add(Kind::SecurityAssociations, entry.name.clone(), &entry);
+}
+
 /// The settings of a plugin at an interface.
 pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8]) {
     tally.add(Kind::Plugins, format!("{interface} {plugin}"), &settings.to_vec());

@@ -1,12 +1,14 @@
 //! Clients of the services of the forwarder.
 
-use stoa_api::MESSAGE_LIMIT_BYTES;
 use stoa_api::v1::flow_synchronizer_client::FlowSynchronizerClient;
 use stoa_api::v1::flow_table_client::FlowTableClient;
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::ipfix_exporter_client::IpfixExporterClient;
+use stoa_api::v1::ipsec_table_client::IpsecTableClient;
 use stoa_api::v1::login_table_client::LoginTableClient;
 use stoa_api::v1::nat_table_client::NatTableClient;
+use stoa_api::{MESSAGE_LIMIT_BYTES, v1};
+use tonic::Status;
 use tonic::transport::Channel;
 
 use super::ForwarderConnection;
@@ -35,6 +37,24 @@ impl ForwarderConnection {
     /// A client for the export by IPFIX.
     pub fn ipfix_client(&self) -> IpfixExporterClient<Channel> {
         IpfixExporterClient::new(self.channel.clone())
+    }
+
+    /// A client for security associations.
+    pub fn ipsec_client(&self) -> IpsecTableClient<Channel> {
+        IpsecTableClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_LIMIT_BYTES)
+    }
+
+    /// The security associations; `None`: there are none, which needs no call.
+    ///
+    /// # Errors
+    /// The forwarder does not answer.
+    pub async fn list_associations(&self) -> Result<Option<v1::ListSasReply>, Status> {
+        if !self.with_configuration(|it| it.is_some_and(|it| it.desired.ipsec.is_some())) {
+            return Ok(None);
+        }
+        let mut client = self.ipsec_client();
+        let listed = client.list_sas(v1::ListSasRequest {});
+        listed.await.map(|it| Some(it.into_inner()))
     }
 
     /// A client for flows at a partner.

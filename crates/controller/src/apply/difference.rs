@@ -38,6 +38,7 @@ pub(super) fn difference(
         flow_limits,
         existing_flows,
         flow_sync,
+        ipsec,
     } = new;
     let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
     // Configurations share interfaces and routes that have not changed.
@@ -88,6 +89,7 @@ pub(super) fn difference(
             .then(|| flow_limits.clone().unwrap_or_default()),
         existing_flows: (held.existing_flows != *existing_flows).then_some(*existing_flows),
         flow_sync: (held.flow_sync != *flow_sync).then(|| flow_sync.clone().unwrap_or_default()),
+        ipsec: (held.ipsec != *ipsec).then(|| ipsec.clone().unwrap_or_default()),
         multipath: (held.multipath != *multipath).then(|| multipath.unwrap_or_default()),
         workers: (held.workers != *workers).then(|| workers.clone().unwrap_or_default()),
         limits: (held.limits != *limits).then(|| limits.unwrap_or_default()),

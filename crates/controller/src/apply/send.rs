@@ -9,11 +9,22 @@ use tonic::{Code, Request, Status};
 
 use super::{Error, ForwarderConnection, Held, difference};
 use crate::configuration::Configuration;
+use crate::ipsec::used_keys::UsedKeys;
 
 /// Time limit of a transaction: it may contain millions of routes.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl ForwarderConnection {
+    /// The same with a seed of flow hashes where none is configured.
+    pub fn with_hash_seed(self, hash_seed: u32) -> ForwarderConnection {
+        ForwarderConnection { hash_seed, ..self }
+    }
+
+    /// The same with marks of used keys that outlive this process.
+    pub fn with_used_keys(self, used_keys: UsedKeys) -> ForwarderConnection {
+        ForwarderConnection { used_keys, ..self }
+    }
+
     /// Sends what has changed, or the whole state where the forwarder does not hold what a change starts from.
     pub(super) async fn apply(
         &self,
@@ -27,11 +38,11 @@ impl ForwarderConnection {
         };
         let mut sent = None;
         if let Some(held) = &held {
-            sent = self.send_change(held, configuration).await;
+            sent = self.send_change(held, configuration, boot_id).await;
         }
         let sent = match sent {
             Some(sent) => sent,
-            None => self.send_whole(configuration).await,
+            None => self.send_whole(configuration, boot_id).await,
         };
         match sent {
             Ok(applied) => {
@@ -69,8 +80,13 @@ impl ForwarderConnection {
         }
     }
 
-    async fn send_whole(&self, configuration: &Configuration) -> Result<v1::Applied, Status> {
+    async fn send_whole(
+        &self,
+        configuration: &Configuration,
+        boot_id: u64,
+    ) -> Result<v1::Applied, Status> {
         let mut desired = configuration.whole_desired();
+        desired.ipsec = desired.ipsec.map(|it| self.used_keys.mark(it, boot_id));
         desired.multipath = Some(self.multipath(desired.multipath));
         let mut request = Request::new(desired);
         request.set_timeout(APPLY_TIMEOUT);
@@ -82,6 +98,7 @@ impl ForwarderConnection {
         &self,
         held: &Held,
         new: &Arc<Configuration>,
+        boot_id: u64,
     ) -> Option<Result<v1::Applied, Status>> {
         let states = [&held.configuration, new];
         let change = difference::difference(
@@ -95,7 +112,8 @@ impl ForwarderConnection {
             return None;
         }
         let multipath = change.multipath.map(|it| self.multipath(Some(it)));
-        let change = v1::DesiredChange { generation: held.generation, multipath, ..change };
+        let ipsec = change.ipsec.map(|it| self.used_keys.mark(it, boot_id));
+        let change = v1::DesiredChange { generation: held.generation, multipath, ipsec, ..change };
         let mut request = Request::new(change);
         request.set_timeout(APPLY_TIMEOUT);
         match self.client().change(request).await {

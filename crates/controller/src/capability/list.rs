@@ -12,14 +12,16 @@ use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
 use crate::{
-    acl, bfd, cross_connects, flow_sync, host_interfaces, ipfix, logging, login, management, nat,
-    policy, punts, route_sources, router_advertisement, test_sequences, tunnels, vrrp, workers,
+    acl, bfd, cross_connects, flow_sync, host_interfaces, ipfix, ipsec, logging, login, management,
+    nat, policy, punts, route_sources, router_advertisement, test_sequences, tunnels, vrrp,
+    workers,
 };
 
 /// The capabilities of this tree.
 static CAPABILITIES: &[&dyn Capability] = &[
     &host_interfaces::HostInterfaces,
     &tunnels::Tunnels,
+    &ipsec::Ipsec,
     &route_sources::RouteSources,
     &management::ManagementAccess,
     &logging::Logging,

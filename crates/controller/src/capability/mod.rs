@@ -149,6 +149,8 @@ pub struct Facts<'a> {
     pub nat: Option<NatFacts<'a>>,
     /// The export by IPFIX.
     pub ipfix: Option<&'a v1::ListIpfixReply>,
+    /// Security associations.
+    pub ipsec: Option<&'a v1::ListSasReply>,
     /// Flows at a partner.
     pub flow_sync: Option<&'a v1::ListFlowSyncReply>,
     /// The hosts that have logged in.

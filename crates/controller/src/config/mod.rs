@@ -108,6 +108,7 @@ pub(crate) fn translate(
         flow_limits: None,
         existing_flows: v1::ExistingFlows::Rematch.into(),
         flow_sync: None,
+        ipsec: None,
     };
     let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
     let (management, login) = Default::default();

@@ -6,6 +6,7 @@
 mod acl;
 mod bfd;
 mod hosts;
+mod ipsec;
 mod logging;
 pub mod login;
 pub mod management;
@@ -18,6 +19,7 @@ mod system;
 pub use acl::*;
 pub use bfd::*;
 pub use hosts::*;
+pub use ipsec::*;
 pub use logging::*;
 pub use login::*;
 pub use nat::*;
@@ -52,6 +54,8 @@ pub struct Model {
     pub nat: Nat,
     #[serde(rename = "stoa-ipfix:ipfix")]
     pub ipfix: v1::Ipfix,
+    #[serde(rename = "stoa-ipsec:ipsec")]
+    pub ipsec: Ipsec,
     #[serde(rename = "stoa-flow-sync:flow-sync")]
     pub flow_sync: v1::FlowSync,
     #[serde(rename = "stoa-login:login")]

@@ -5,8 +5,7 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 
-use super::disk;
-use super::refusal::Refusal;
+use super::stored_text::store;
 
 /// The name of its file.
 const FILE: &str = "flow-hash-seed";
@@ -21,12 +20,7 @@ pub fn kept(state: &Path) -> u32 {
     }
     // The hasher has keys of the system's random numbers.
     let seed = (RandomState::new().hash_one(FILE) as u32).max(1);
-    let store = || {
-        disk::create_folder(state)?;
-        let new = disk::NewFile::write(&file, format!("{seed}\n").as_bytes())?;
-        new.rename().map_err(|error| Refusal::Disk(format!("{}: {error}", file.display())))
-    };
-    match store() {
+    match store(&file, &format!("{seed}\n")) {
         Ok(()) => tracing::info!(seed, file = %file.display(), "chose a seed for flow hashes"),
         Err(refusal) => {
             tracing::warn!(seed, "flows may change their paths at the next start: {refusal}");

@@ -38,6 +38,7 @@ mod rollback;
 mod saver;
 mod snapshot;
 mod startup_file;
+pub mod stored_text;
 mod stores;
 mod unconfirmed;
 

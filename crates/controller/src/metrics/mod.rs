@@ -95,6 +95,7 @@ impl Collector for Scrape {
                 zone_pairs: Some(&operational.zone_pairs),
                 nat: operational.nat_facts(),
                 ipfix: operational.ipfix.as_ref(),
+                ipsec: operational.ipsec.as_ref(),
                 flow_sync: operational.flow_sync.as_ref(),
                 logins: Some(&operational.logins),
                 drops: Some(&operational.drops),

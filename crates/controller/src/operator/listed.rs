@@ -1,5 +1,5 @@
-//! What the forwarder lists, as operators see it: interfaces, the export by IPFIX, flows at a partner, and state as
-//! YANG data.
+//! What the forwarder lists, as operators see it: interfaces, the export by IPFIX, flows at a partner, security
+//! associations, and state as YANG data.
 
 use stoa_api::text::by_number;
 use stoa_api::v1;
@@ -38,6 +38,18 @@ impl Service {
             return Ok(Response::new(v1::ListFlowSyncReply::default()));
         }
         self.connection.list_flow_sync().await.map(Response::new).map_err(failed)
+    }
+
+    /// Security associations of the configuration.
+    pub(super) async fn associations(&self) -> Result<Response<v1::ListSasReply>, Status> {
+        let listed = self.connection.list_associations().await.map_err(failed)?;
+        Ok(Response::new(listed.unwrap_or_default()))
+    }
+
+    /// The crypto engines of the forwarder.
+    pub(super) async fn crypto_engines(&self) -> Result<Response<v1::ListCryptoReply>, Status> {
+        let mut client = self.connection.ipsec_client();
+        client.list_crypto(v1::ListCryptoRequest {}).await.map_err(failed)
     }
 
     /// The state at a path, as YANG data.

@@ -113,6 +113,7 @@ pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> 
         zone_pairs: request.is(StateSection::Acls).then_some(&operational.zone_pairs),
         nat: operational.nat_facts(),
         ipfix: operational.ipfix.as_ref(),
+        ipsec: operational.ipsec.as_ref(),
         flow_sync: operational.flow_sync.as_ref(),
         logins: Some(&operational.logins),
         drops: request.is(StateSection::Drops).then_some(&operational.drops),

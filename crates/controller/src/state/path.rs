@@ -51,6 +51,7 @@ fn request(path: &str) -> StateRequest {
         "acls" => access_lists(second),
         "nat" => StateRequest::of(&[StateSection::Nat]),
         "flow-sync" => StateRequest::of(&[StateSection::FlowSync]),
+        "ipsec" => StateRequest::of(&[StateSection::Ipsec]),
         "ipfix" => StateRequest::of(&[StateSection::Ipfix]),
         "logins" => StateRequest::of(&[StateSection::Logins]),
         "vrrp" => StateRequest::of(&[StateSection::Interfaces, StateSection::Drops]),

@@ -375,6 +375,7 @@ impl ForwarderState {
         all.flow_limits = Some(super::desired::FlowLimits::default());
         all.keeps_flows = Some(false);
         all.flow_sync = Some(None);
+        all.ipsec = Some(std::collections::BTreeMap::new());
         all
     }
 }

@@ -1,6 +1,9 @@
 //! Security associations: publishes them to the workers, each by itself.
 
 mod checks;
+mod configured;
+mod listing;
+mod numbers;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,7 +19,9 @@ use crate::ipsec::table::CAPACITY;
 use crate::tunnel::Tunnel;
 use crate::tunnel::line::TunnelLine;
 pub use checks::AssociationError;
-use checks::{check_inbound, check_outbound};
+pub(in crate::control) use checks::{check_inbound, check_outbound};
+use configured::Configured;
+pub(super) use listing::check_forwarder;
 
 /// The keys of an association.
 #[derive(Clone, Copy)]
@@ -66,6 +71,7 @@ pub(super) struct Associations {
     /// By SPI.
     inbound: BTreeMap<u32, (u32, Arc<Inbound>)>,
     inbound_rows: Rows,
+    configured: Configured,
 }
 
 impl Associations {
@@ -81,6 +87,11 @@ impl Capability for Associations {
     const VERBS: Verbs = Verbs {
         publish: ForwarderState::remove_associations_of_others,
         remove_interface: ForwarderState::remove_associations,
+        apply: ForwarderState::apply_ipsec,
+        done: ForwarderState::publish_outbound,
+        tick: |state| state.capabilities.ipsec.configured.numbers.collect(),
+        entries: ForwarderState::add_association_entries,
+        entries_of: ForwarderState::add_esp_tunnel_entry,
         ..Verbs::NONE
     };
 
@@ -107,15 +118,31 @@ impl ForwarderState {
         let of = self.esp_tunnel_at(index).ok_or_else(no_tunnel)?;
         check_outbound(settings, dscp, last)?;
         let key = engines().key(settings.algorithm, keys.encryption, keys.integrity)?;
-        let identification = self.identify_tunnel(&of);
-        let protocol = settings.protocol();
-        let line =
-            TunnelLine::carrying(&of, identification, [protocol; 2]).ok_or_else(no_tunnel)?;
+        let line = self.line_of(&of, settings).ok_or_else(no_tunnel)?;
         let outbound = Outbound::new(settings, key, line, (dont_fragment, dscp), last);
-        let outbound = Arc::new(outbound);
-        self.shared.ipsec.set_outbound(index, Some(outbound.clone()), &mut self.graveyard);
-        self.capabilities.ipsec.of(&of).outbound = Some(outbound);
+        self.set_outbound(&of, Arc::new(outbound));
         Ok(())
+    }
+
+    /// The outer header of packets of a tunnel.
+    fn line_of(&self, tunnel: &Tunnel, settings: &Settings) -> Option<TunnelLine> {
+        let identification = self.identify_tunnel(tunnel);
+        TunnelLine::carrying(tunnel, identification, [settings.protocol(); 2])
+    }
+
+    /// Publishes an outbound association.
+    fn set_outbound(&mut self, of: &Tunnel, outbound: Arc<Outbound>) {
+        let place = (of.interface, Some(outbound.clone()));
+        self.shared.ipsec.set_outbound(place.0, place.1, &mut self.graveyard);
+        self.capabilities.ipsec.of(of).outbound = Some(outbound);
+    }
+
+    /// Withdraws the outbound association of a tunnel: its packets are dropped.
+    fn unset_outbound(&mut self, index: u32) {
+        self.shared.ipsec.set_outbound(index, None, &mut self.graveyard);
+        if let Some(of) = self.capabilities.ipsec.tunnels.get_mut(&index) {
+            of.outbound = None;
+        }
     }
 
     /// Receives packets of a tunnel by one more association. `window` is the size of its anti-replay window; 0: none.
@@ -125,9 +152,19 @@ impl ForwarderState {
     pub fn add_inbound_association(
         &mut self,
         tunnel: &str,
-        (settings, keys): (&Settings, Keys<'_>),
+        with: (&Settings, Keys<'_>),
         window: u32,
     ) -> Result<(), AssociationError> {
+        self.add_inbound(tunnel, with, (window, 0)).map(|_| ())
+    }
+
+    /// The same, with a window that refuses numbers up to `floor`.
+    fn add_inbound(
+        &mut self,
+        tunnel: &str,
+        (settings, keys): (&Settings, Keys<'_>),
+        (window, floor): (u32, u64),
+    ) -> Result<Arc<Inbound>, AssociationError> {
         let no_tunnel = || AssociationError::NoTunnel(tunnel.to_owned());
         let index = self.index_of(tunnel).ok_or_else(no_tunnel)?;
         let of = self.esp_tunnel_at(index).ok_or_else(no_tunnel)?;
@@ -135,7 +172,7 @@ impl ForwarderState {
         let key = engines().key(settings.algorithm, keys.encryption, keys.integrity)?;
         let window = match window {
             0 => None,
-            size => Some(ReplayWindow::new(size, 0).ok_or(AssociationError::NoMemory)?),
+            size => Some(ReplayWindow::new(size, floor).ok_or(AssociationError::NoMemory)?),
         };
         let inbound = Arc::new(Inbound::new(settings, key, index, window));
         let associations = &mut self.capabilities.ipsec;
@@ -146,9 +183,9 @@ impl ForwarderState {
             associations.inbound_rows.free.push(row);
             return Err(error.into());
         }
-        associations.inbound.insert(settings.spi, (row, inbound));
+        associations.inbound.insert(settings.spi, (row, inbound.clone()));
         associations.of(&of).inbound.push(settings.spi);
-        Ok(())
+        Ok(inbound)
     }
 
     /// Ends an inbound association. `false`: there is none with this SPI.

@@ -1,5 +1,6 @@
 //! The contract as a gRPC service on a Unix socket.
 
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::net::UnixListener;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use stoa_api::v1::flow_synchronizer_server::FlowSynchronizerServer;
 use stoa_api::v1::flow_table_server::FlowTableServer;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
 use stoa_api::v1::ipfix_exporter_server::IpfixExporterServer;
+use stoa_api::v1::ipsec_table_server::IpsecTableServer;
 use stoa_api::v1::log_server::LogServer;
 use stoa_api::v1::login_table_server::LoginTableServer;
 use stoa_api::v1::nat_table_server::NatTableServer;
@@ -25,6 +27,7 @@ use tonic::{Code, Response, Status, transport::Server};
 use super::callers::Callers;
 use super::control_loop::Requests;
 use super::desired::{DesiredChange, DesiredState};
+use super::ipsec::check_forwarder;
 use super::listing::memory;
 use super::log_service::LogService;
 use super::paging::{PAGE, PUNTS_PAGES};
@@ -51,28 +54,21 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     };
     let service = Service { requests, callers: Callers::default() };
-    let row_tables = RowTablesServer::new(service.clone());
-    let punts = PuntStreamServer::new(service.clone());
-    let audits = DesiredAuditServer::new(service.clone());
-    let flows = FlowTableServer::new(service.clone());
-    let nat = NatTableServer::new(service.clone());
-    let logins = LoginTableServer::new(service.clone());
-    let ipfix = IpfixExporterServer::new(service.clone());
-    let flow_sync = FlowSynchronizerServer::new(service.clone());
-    let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
+    let forwarder = ForwarderServer::new(service.clone());
     // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let incoming = UnixListenerStream::new(listener);
     let server = Server::builder()
-        .add_service(service)
-        .add_service(row_tables)
-        .add_service(punts)
-        .add_service(audits)
-        .add_service(flows)
-        .add_service(nat)
-        .add_service(logins)
-        .add_service(ipfix)
-        .add_service(flow_sync)
+        .add_service(forwarder.max_decoding_message_size(MESSAGE_LIMIT_BYTES))
+        .add_service(RowTablesServer::new(service.clone()))
+        .add_service(PuntStreamServer::new(service.clone()))
+        .add_service(DesiredAuditServer::new(service.clone()))
+        .add_service(FlowTableServer::new(service.clone()))
+        .add_service(NatTableServer::new(service.clone()))
+        .add_service(LoginTableServer::new(service.clone()))
+        .add_service(IpfixExporterServer::new(service.clone()))
+        .add_service(IpsecTableServer::new(service.clone()))
+        .add_service(FlowSynchronizerServer::new(service))
         .add_service(LogServer::new(LogService));
     // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {
@@ -144,13 +140,10 @@ pub(super) fn full() -> Status {
     Status::resource_exhausted("the request queue is full: try again")
 }
 
-/// Differs between forwarders: time and process id.
+/// Differs between forwarders: random, for a clock may go back. Never 0.
 pub(super) fn boot_id() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
-    *BOOT.get_or_init(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(std::process::id()) << 40
-    })
+    *BOOT.get_or_init(|| RandomState::new().hash_one(("boot", std::process::id())).max(1))
 }
 
 /// Start time of the forwarder, in seconds since 1970.
@@ -190,6 +183,7 @@ impl Contract for Service {
     }
 
     async fn apply(&self, request: tonic::Request<v1::Desired>) -> Answer<v1::Applied> {
+        check_forwarder(request.get_ref().ipsec.as_ref())?;
         let desired = DesiredState::parse(request.get_ref());
         let desired = desired.map_err(|errors| refusal::refuse(Code::InvalidArgument, errors))?;
         let applied = self.on_control(move |forwarder| {
@@ -201,6 +195,7 @@ impl Contract for Service {
 
     async fn change(&self, request: tonic::Request<v1::DesiredChange>) -> Answer<v1::Applied> {
         let begun = Instant::now();
+        check_forwarder(request.get_ref().ipsec.as_ref())?;
         let invalid = |errors| refusal::refuse(Code::InvalidArgument, errors);
         let change = DesiredChange::parse(request.get_ref()).map_err(invalid)?;
         let generation = request.get_ref().generation;

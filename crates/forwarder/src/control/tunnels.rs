@@ -66,18 +66,7 @@ impl ForwarderState {
     fn add_tunnel_entries(&self, tally: &mut Tally) {
         for tunnel in self.capabilities.tunnels.writer.all() {
             let Some(interface) = self.interface(tunnel.interface) else { continue };
-            let encapsulation = match tunnel.encapsulation {
-                Encapsulation::Ip => v1::Encapsulation::Ip,
-                Encapsulation::Gre => v1::Encapsulation::Gre,
-                Encapsulation::Esp => v1::Encapsulation::Esp,
-            };
-            let message = v1::Tunnel {
-                local: octets(tunnel.local),
-                remote: octets(tunnel.remote),
-                encapsulation: encapsulation.into(),
-                hop_limit: tunnel.hop_limit.into(),
-            };
-            audit::tunnel(tally, &interface.name, message);
+            audit::tunnel(tally, &interface.name, message(tunnel));
         }
     }
 
@@ -125,6 +114,21 @@ impl ForwarderState {
             hop_limit: if config.hop_limit == 0 { HOP_LIMIT } else { config.hop_limit },
             vrf: self.vrf_id(state.vrf),
         })
+    }
+}
+
+/// As in the contract.
+pub(super) fn message(tunnel: &Tunnel) -> v1::Tunnel {
+    let encapsulation = match tunnel.encapsulation {
+        Encapsulation::Ip => v1::Encapsulation::Ip,
+        Encapsulation::Gre => v1::Encapsulation::Gre,
+        Encapsulation::Esp => v1::Encapsulation::Esp,
+    };
+    v1::Tunnel {
+        local: octets(tunnel.local),
+        remote: octets(tunnel.remote),
+        encapsulation: encapsulation.into(),
+        hop_limit: tunnel.hop_limit.into(),
     }
 }
 

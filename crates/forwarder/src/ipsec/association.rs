@@ -195,6 +195,11 @@ impl Outbound {
         (self.sent.sequence.load(Relaxed).min(self.last()), self.sent.bytes.load(Relaxed))
     }
 
+    /// Takes all numbers that are left, so that no more packets are sent; returns the last one that was taken before.
+    pub(crate) fn retire(&self) -> u64 {
+        self.sent.sequence.swap(self.last(), Relaxed).min(self.last())
+    }
+
     /// Takes so many sequence numbers; returns the first one. Those behind [`Self::last`] must not be sent. Nothing is
     /// taken behind it, so that numbers never begin anew.
     #[inline]

@@ -2,6 +2,7 @@
 
 mod case;
 mod changes;
+mod configured;
 mod flows;
 mod refused;
 

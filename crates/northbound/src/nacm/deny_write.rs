@@ -18,6 +18,8 @@ pub(super) const DENY_WRITE: &[&[&str]] = &[
     &["stoa-ipfix:ipfix", "stoa-ipfix:collector"],
     // The partner receives who talks to whom, and opens ways through stateful rules.
     &["stoa-flow-sync:flow-sync"],
+    // Keys, and whom the router trusts with them.
+    &["stoa-ipsec:ipsec"],
     // Its servers receive the log, which only administrators may read.
     &["stoa-logging:logging", "stoa-logging:syslog"],
     // They decide who may use the network, and name files.

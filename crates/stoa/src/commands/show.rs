@@ -16,8 +16,8 @@ use crate::plugin;
 use crate::show::neighbors::Selection;
 use crate::show::{
     acl, bfd, clock, configuration, conservation, drops, flow_sync, flows, interface, interfaces,
-    ipfix, limits, log, logins, metrics, nat, nat_mappings, neighbors, nodes, punts, route_sources,
-    rules, state, tables, version, vrrp, workers, zones,
+    ipfix, ipsec, limits, log, logins, metrics, nat, nat_mappings, neighbors, nodes, punts,
+    route_sources, rules, state, tables, version, vrrp, workers, zones,
 };
 use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
 
@@ -111,6 +111,11 @@ enum Topic {
     },
     /// Export of flow records by IPFIX: collectors, what was sent and lost
     Ipfix,
+    /// IPsec: security associations of tunnels, and crypto engines
+    Ipsec {
+        #[command(subcommand)]
+        part: IpsecPart,
+    },
     /// Flows at a partner that takes over by VRRP: the connection, what was sent and received
     FlowSync,
     /// Hosts that have logged in: user, time and volume
@@ -208,6 +213,14 @@ enum NatPart {
     },
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum IpsecPart {
+    /// Security associations: what each has sent, received and refused
+    Sas,
+    /// Crypto engines: which one serves which algorithm
+    Engines,
+}
+
 /// Shows the topic, once or repeatedly.
 pub fn execute(arguments: Arguments) -> Outcome {
     repeat(&arguments.options, async |client, out| show_once(&arguments, client, out).await)
@@ -278,6 +291,8 @@ async fn show_once(
         }
         Topic::Logins => logins::show(client, json, out).await,
         Topic::Ipfix => ipfix::show(client, json, out).await,
+        Topic::Ipsec { part: IpsecPart::Sas } => ipsec::show(client, json, out).await,
+        Topic::Ipsec { part: IpsecPart::Engines } => ipsec::engines(client, json, out).await,
         Topic::FlowSync => flow_sync::show(client, json, out).await,
         Topic::Neighbors { interface } => {
             let selection = Selection { family: 0, interface: interface.as_deref() };

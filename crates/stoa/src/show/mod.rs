@@ -14,6 +14,7 @@ pub mod flows;
 pub mod interface;
 pub mod interfaces;
 pub mod ipfix;
+pub mod ipsec;
 pub mod limits;
 pub mod log;
 pub mod logins;

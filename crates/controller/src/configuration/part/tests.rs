@@ -47,6 +47,8 @@ fn references_between_entries_are_known() {
         // Sets, flow profiles and interfaces of zones, which are in each part; the zones of pairs and limits of flows,
         // and the lists of pairs.
         ("stoa-acl", (9, 0)),
+        // Interfaces of security associations, which are in each part with the associations.
+        ("stoa-ipsec", (1, 0)),
         // Interfaces of port control, which are in each part as those of policies are.
         ("stoa-nat", (1, 0)),
         // Parents and cross-connects.

@@ -9,8 +9,8 @@ use stoa_ports::PortConfig;
 
 use super::pacer::{Pacer, Pause};
 use super::{
-    AclRule, AclRuleKey, DesiredState, FlowLimits, Interface, Nat, NptPrefix, Prefix, Route, Rule,
-    SiitPolicy, ValidationErrors, Workers, ZonePair, ZonePairKey, address,
+    AclRule, AclRuleKey, Association, DesiredState, FlowLimits, Interface, Nat, NptPrefix, Prefix,
+    Route, Rule, SiitPolicy, ValidationErrors, Workers, ZonePair, ZonePairKey, address,
 };
 use crate::control::desired_port;
 use crate::control::limits::LimitOverrides;
@@ -54,6 +54,8 @@ pub struct DesiredChange {
     pub ipfix: Option<Settings>,
     /// The partner that has the flows.
     pub flow_sync: Option<Option<flow_sync::Settings>>,
+    /// Security associations by name.
+    pub ipsec: Option<BTreeMap<String, Association>>,
     /// Limits of flows.
     pub flow_limits: Option<FlowLimits>,
     /// Whether flows go on when rules change.
@@ -118,6 +120,7 @@ impl DesiredChange {
         change.keeps_flows =
             message.existing_flows.map(|_| message.existing_flows() == v1::ExistingFlows::Keep);
         change.set_flow_sync(message.flow_sync.as_ref(), &mut errors);
+        change.set_ipsec(message.ipsec.as_ref(), &mut errors);
         if errors.0.is_empty() { Ok(change) } else { Err(errors.0) }
     }
 
@@ -148,6 +151,7 @@ impl DesiredChange {
         change.set_ipfix(message.ipfix.as_ref(), errors);
         change.set_flow_limits(message.flow_limits.as_ref(), errors);
         change.set_flow_sync(message.flow_sync.as_ref(), errors);
+        change.set_ipsec(message.ipsec.as_ref(), errors);
         change
     }
 
@@ -244,6 +248,7 @@ impl DesiredChange {
             flow_limits: (held.flow_limits != new.flow_limits).then_some(new.flow_limits),
             keeps_flows: (held.keeps_flows != new.keeps_flows).then_some(new.keeps_flows),
             flow_sync: (held.flow_sync != new.flow_sync).then_some(new.flow_sync),
+            ipsec: (held.ipsec != new.ipsec).then_some(new.ipsec),
             rules: (held.rules != new.rules).then_some(new.rules),
             reassembly: (held.reassembly != new.reassembly).then_some(new.reassembly),
             hash_seed: (held.hash_seed != new.hash_seed).then_some(new.hash_seed),

@@ -109,6 +109,9 @@ impl Held {
         if inverse.nat.is_some() || are_names_gone || !inverse.vrfs.is_empty() {
             desired.check_nat(errors);
         }
+        if inverse.ipsec.is_some() || !inverse.ports.is_empty() || are_names_gone {
+            desired.check_ipsec(errors);
+        }
         if inverse.nptv6.is_some() || are_names_gone {
             desired.check_nptv6(errors);
         }

@@ -88,6 +88,7 @@ impl Held {
             siit: change.siit.map(|it| std::mem::replace(&mut desired.siit, it)),
             ipfix: change.ipfix.map(|it| std::mem::replace(&mut desired.ipfix, it)),
             flow_sync: change.flow_sync.map(|it| std::mem::replace(&mut desired.flow_sync, it)),
+            ipsec: change.ipsec.map(|it| std::mem::replace(&mut desired.ipsec, it)),
             flow_limits: change
                 .flow_limits
                 .map(|it| std::mem::replace(&mut desired.flow_limits, it)),

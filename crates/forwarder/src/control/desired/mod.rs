@@ -13,6 +13,7 @@ mod flow_sync;
 mod held;
 mod interface;
 mod ipfix;
+mod ipsec;
 mod login;
 pub(in crate::control) mod message;
 mod nat;
@@ -33,6 +34,7 @@ pub use advertising::{Advertisement, Discovery};
 pub use change::{Changes, DesiredChange};
 pub use flow_limits::FlowLimits;
 pub(in crate::control) use held::Held;
+pub use ipsec::{Association, Way};
 pub use login::Login;
 pub(in crate::control) use nat::NatAlgs;
 pub use nat::{Nat, NatBackend, NatBlocks, NatMapping, NatPolicy, NatRemote, PortControl};
@@ -284,6 +286,8 @@ pub struct DesiredState {
     pub ipfix: Settings,
     /// The partner that has the flows.
     pub flow_sync: Option<crate::flow_sync::Settings>,
+    /// Security associations by name.
+    pub ipsec: BTreeMap<String, Association>,
     /// Limits of flows.
     pub flow_limits: FlowLimits,
     /// Whether flows go on when rules change.

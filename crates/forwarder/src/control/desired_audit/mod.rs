@@ -185,6 +185,7 @@ impl ForwarderState {
                     | Kind::FlowLimits
                     | Kind::ExistingFlows
                     | Kind::FlowSync
+                    | Kind::SecurityAssociations
                     | Kind::Punts
                     | Kind::Reassembly
                     | Kind::Multipath
@@ -226,6 +227,9 @@ impl ForwarderState {
         }
         if kinds.contains(&Kind::FlowSync) {
             some.flow_sync = all.flow_sync;
+        }
+        if kinds.contains(&Kind::SecurityAssociations) {
+            some.ipsec = all.ipsec;
         }
         if kinds.contains(&Kind::FlowLimits) {
             some.flow_limits = all.flow_limits;

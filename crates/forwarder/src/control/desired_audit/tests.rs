@@ -1,5 +1,6 @@
 //! A state with entries of each kind, of which one is lost.
 
+mod associations;
 mod state;
 mod tables;
 
@@ -59,7 +60,7 @@ fn what_was_applied_is_in_force() {
 #[test]
 fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
     type Lose = fn(&mut ForwarderState);
-    let cases: [(Kind, &str, Lose); 34] = [
+    let cases: [(Kind, &str, Lose); 35] = [
         (Kind::Workers, "workers", |state| {
             state.worker_pool.workers[0].set_polling(Polling::Always);
         }),
@@ -108,6 +109,7 @@ fn a_lost_entry_is_found_by_kind_and_key_and_repaired() {
         (Kind::SiitMappings, "192.0.2.8/30 of 7/1", |state| state.lose_siit(false)),
         (Kind::Ipfix, "ipfix", |state| state.lose_export()),
         (Kind::FlowSync, "flow-sync", |state| state.lose_flow_sync()),
+        (Kind::SecurityAssociations, "in", |state| state.lose_association(0x2002)),
         (Kind::FlowLimits, "flow-limits", |state| state.lose_flow_limits()),
         (Kind::ExistingFlows, "existing-flows", |state| state.capabilities.acl.lose_kept_flows()),
         (Kind::Punts, "arp", |state| state.lose_punt_limit(Class::Arp)),

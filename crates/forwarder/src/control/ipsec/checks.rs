@@ -52,13 +52,16 @@ pub enum AssociationError {
     /// There is no room.
     #[error("there are {CAPACITY} inbound security associations already")]
     Full,
+    /// Keys that were used are remembered, so that none begins anew.
+    #[error("this forwarder has used {0} keys, and remembers no more")]
+    Keys(usize),
     /// There is no memory.
     #[error("there is no memory for an anti-replay window")]
     NoMemory,
 }
 
 /// Refuses settings that either direction refuses.
-pub(super) fn check(settings: &Settings) -> Result<(), AssociationError> {
+fn check(settings: &Settings) -> Result<(), AssociationError> {
     let Settings { spi, algorithm, salt, is_implicit, udp, .. } = settings;
     if *spi < esp::FIRST_SPI {
         return Err(AssociationError::ReservedSpi(*spi));
@@ -78,7 +81,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), AssociationError> {
 }
 
 /// Refuses what an outbound association cannot have: DSCP of outer packets, and the number before the first one.
-pub(super) fn check_outbound(
+pub(in crate::control) fn check_outbound(
     settings: &Settings,
     dscp: Option<u8>,
     last: u64,
@@ -91,7 +94,10 @@ pub(super) fn check_outbound(
 }
 
 /// Refuses what an inbound association cannot have: the size of its anti-replay window.
-pub(super) fn check_inbound(settings: &Settings, window: u32) -> Result<(), AssociationError> {
+pub(in crate::control) fn check_inbound(
+    settings: &Settings,
+    window: u32,
+) -> Result<(), AssociationError> {
     check(settings)?;
     match window {
         0 if settings.is_extended => Err(AssociationError::NoWindow),

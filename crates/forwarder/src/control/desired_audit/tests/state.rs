@@ -141,6 +141,12 @@ pub(super) fn everything() -> v1::Desired {
         encapsulation: v1::Encapsulation::Gre.into(),
         hop_limit: 0,
     };
+    let esp = v1::Tunnel {
+        remote: vec![192, 0, 2, 9],
+        encapsulation: v1::Encapsulation::Esp.into(),
+        hop_limit: 32,
+        ..ends.clone()
+    };
     let neighbor = |last: u8| v1::Neighbor {
         interface: "a".into(),
         address: vec![10, 0, 0, last],
@@ -203,8 +209,16 @@ pub(super) fn everything() -> v1::Desired {
             port("a", Driver::Null(v1::Null {})),
             port("b", Driver::Null(v1::Null {})),
             port("t", Driver::Tunnel(ends)),
+            port("e", Driver::Tunnel(esp)),
         ],
-        interfaces: vec![lan, interface("b"), interface("g"), tagged, interface("t")],
+        interfaces: vec![
+            lan,
+            interface("b"),
+            interface("g"),
+            tagged,
+            interface("t"),
+            interface("e"),
+        ],
         vrfs: vec![v1::Vrf { name: "red".into(), ..v1::Vrf::default() }],
         neighbors: vec![neighbor(2), neighbor(4)],
         routes: vec![
@@ -229,6 +243,7 @@ pub(super) fn everything() -> v1::Desired {
         siit: Some(siit()),
         ipfix: Some(ipfix()),
         flow_sync: Some(flow_sync()),
+        ipsec: Some(super::associations::ipsec()),
         flow_limits: Some(flow_limits()),
         existing_flows: v1::ExistingFlows::Keep.into(),
         punts: vec![punt("arp", 100), punt("nd", 0)],
