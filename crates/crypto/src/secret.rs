@@ -37,8 +37,17 @@ impl Fingerprint {
     /// That of a key, whatever algorithm it is used with.
     #[must_use]
     pub fn of(key: &[u8]) -> Self {
-        let mut bytes = Zeroizing::new(b"stoa ipsec key ".to_vec());
-        bytes.extend_from_slice(key);
+        Self::of_both(key, &[])
+    }
+
+    /// That of a key for encryption and one for integrity.
+    #[must_use]
+    pub fn of_both(encryption: &[u8], integrity: &[u8]) -> Self {
+        const NAME: &[u8] = b"stoa ipsec key ";
+        let length = NAME.len() + encryption.len() + integrity.len();
+        // With its room from the beginning: memory that is left behind would not be zeroed.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(length));
+        [NAME, encryption, integrity].iter().for_each(|it| bytes.extend_from_slice(it));
         let whole = digest(&SHA256, &bytes);
         let mut first = [0; 16];
         first.iter_mut().zip(whole.as_ref()).for_each(|(to, from)| *to = *from);

@@ -52,10 +52,7 @@ impl Association {
     pub fn fingerprint(&self) -> Fingerprint {
         match self.settings.algorithm.needs_unique_nonces() {
             true => Fingerprint::of(self.key.bytes()),
-            false => {
-                let both = [self.key.bytes(), self.integrity_key.bytes()].concat();
-                Fingerprint::of(Secret::from(&both[..]).bytes())
-            }
+            false => Fingerprint::of_both(self.key.bytes(), self.integrity_key.bytes()),
         }
     }
 

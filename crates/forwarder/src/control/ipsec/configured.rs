@@ -3,7 +3,7 @@
 //! Inbound ones are changed while a change may still be refused. Outbound ones follow when it cannot be refused any
 //! more: then no number of a key is lost with a state that never was in force.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use stoa_api::v1;
@@ -99,31 +99,32 @@ impl ForwarderState {
 
     /// Takes out what is not desired any more, or is not in force as it should be.
     fn take_out(&mut self, desired: &BTreeMap<String, Association>) {
-        let active = std::mem::take(&mut self.capabilities.ipsec.configured.active);
-        let mut kept = BTreeMap::new();
-        for (name, it) in active {
+        let names = self.capabilities.ipsec.configured.active.keys();
+        for name in names.cloned().collect::<Vec<_>>() {
             self.pause(1);
-            if desired.get(&name) == Some(&it.association) && self.is_in_force(&it) {
-                kept.insert(name, it);
+            let active = &self.capabilities.ipsec.configured.active;
+            let Some(it) = active.get(&name) else { continue };
+            let is_in_place = self.is_in_place(it);
+            if desired.get(&name) == Some(&it.association) && self.is_in_force(it) {
                 continue;
             }
-            let (is_in_place, key) = (self.is_in_place(&it), it.association.fingerprint());
+            let configured = &mut self.capabilities.ipsec.configured;
+            let Some(it) = configured.active.remove(&name) else { continue };
+            let key = it.association.fingerprint();
             match it.published {
                 Published::Inbound(inbound) => {
+                    let top = inbound.window().map_or(0, |it| it.top());
+                    configured.tops.insert(key, top);
                     if is_in_place {
                         self.remove_inbound_association(it.association.settings.spi);
                     }
-                    let top = inbound.window().map_or(0, |it| it.top());
-                    self.capabilities.ipsec.configured.tops.insert(key, top);
                 }
                 Published::Outbound(outbound, tunnel, _) => {
-                    let configured = &mut self.capabilities.ipsec.configured;
                     configured.numbers.part(key, outbound);
                     configured.leaving.extend(is_in_place.then_some(tunnel.interface));
                 }
             }
         }
-        self.capabilities.ipsec.configured.active = kept;
     }
 
     /// Whether workers have an association.
@@ -188,8 +189,8 @@ impl ForwarderState {
         configured.tops.clear();
         let ready = std::mem::take(&mut configured.ready);
         let leaving = std::mem::take(&mut configured.leaving);
-        let is_replaced = |index: &u32| ready.iter().any(|it| it.tunnel.interface == *index);
-        for index in leaving.into_iter().filter(|it| !is_replaced(it)) {
+        let replaced: BTreeSet<u32> = ready.iter().map(|it| it.tunnel.interface).collect();
+        for index in leaving.into_iter().filter(|it| !replaced.contains(it)) {
             self.unset_outbound(index);
         }
         for Ready { name, association, tunnel, key, line } in ready {

@@ -17,7 +17,7 @@ const KEYS: usize = 1 << 18;
 pub(super) struct Numbers {
     last: BTreeMap<Fingerprint, u64>,
     /// Associations that workers may still use.
-    parting: Vec<(Fingerprint, Arc<Outbound>)>,
+    parting: BTreeMap<Fingerprint, Vec<Arc<Outbound>>>,
 }
 
 impl Numbers {
@@ -29,31 +29,29 @@ impl Numbers {
 
     /// An association is replaced or withdrawn soon.
     pub(super) fn part(&mut self, key: Fingerprint, outbound: Arc<Outbound>) {
-        self.parting.push((key, outbound));
+        self.parting.entry(key).or_default().push(outbound);
     }
 
     /// Remembers the numbers of associations that nobody uses any more, and frees their keys.
     pub(super) fn collect(&mut self) {
         let last = &mut self.last;
-        self.parting.retain(|(key, outbound)| {
-            let is_in_use = Arc::strong_count(outbound) > 1;
-            if !is_in_use {
-                note(last, *key, outbound.sent().0);
-            }
-            is_in_use
+        self.parting.retain(|key, all| {
+            all.retain(|outbound| {
+                let is_in_use = Arc::strong_count(outbound) > 1;
+                if !is_in_use {
+                    note(last, *key, outbound.sent().0);
+                }
+                is_in_use
+            });
+            !all.is_empty()
         });
     }
 
     /// The number behind which the packets of a key go on. Associations that part with it send no more.
     pub(super) fn after(&mut self, key: Fingerprint) -> u64 {
-        let last = &mut self.last;
-        self.parting.retain(|(of, outbound)| {
-            let is_it = *of == key;
-            if is_it {
-                note(last, key, outbound.retire());
-            }
-            !is_it
-        });
+        for outbound in self.parting.remove(&key).unwrap_or_default() {
+            note(&mut self.last, key, outbound.retire());
+        }
         self.last.get(&key).copied().unwrap_or_default()
     }
 }
