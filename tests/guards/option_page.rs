@@ -50,7 +50,9 @@ fn search(path: &Path, into: &mut BTreeSet<String>) {
     }
     let bytes = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    if NAMES.iter().any(|name| text.contains(name)) {
+    // Recorded states have all fields; these are not set.
+    let mut lines = text.lines().filter(|line| !line.trim_end_matches(',').ends_with(": null"));
+    if lines.any(|line| NAMES.iter().any(|name| line.contains(name))) {
         into.insert(name);
     }
 }

@@ -22,8 +22,8 @@ pub fn check(desired: &v1::Desired, folders: Folders) -> Result<(), Vec<v1::Vali
     apply(alone(DesiredState::parse(desired)?), folders).map(drop)
 }
 
-/// The same without what opens sockets: a partner or a collector would take this process for the router. Nor is the log of
-/// this process the forwarder's.
+/// The same without what opens sockets: a partner or a collector would take this process for the router. Nor is the log
+/// of this process the forwarder's.
 fn alone(desired: DesiredState) -> DesiredState {
     let ipfix = ipfix::Settings { collectors: Vec::new(), ..desired.ipfix };
     DesiredState { logging: None, flow_sync: None, ipfix, ..desired }
@@ -133,6 +133,8 @@ mod tests {
             collectors: vec![collector],
             active_timeout_s: 60,
             idle_timeout_s: 15,
+            template_interval_s: 60,
+            message_size: 1400,
             ..v1::Ipfix::default()
         };
         let flow_sync = v1::FlowSync {

@@ -99,10 +99,9 @@ fn capabilities_reach_the_core_by_methods() {
 }
 
 /// Capabilities without entries in the audit of the desired state, and why.
-const NOT_AUDITED: [(&str, &str); 12] = [
+const NOT_AUDITED: [(&str, &str); 11] = [
     ("adoption", "keeps flows, and has no settings"),
     ("duplicate_detection", "reads the number of probes from its interface each time it probes"),
-    ("ipsec", "no setting of the contract names an association yet"),
     ("learned", "its routes change without a commit, and have an audit of their own"),
     ("mld_reports", "reports the groups of interfaces, of which it configures none"),
     ("output_features", "a feature for benchmarks, which the contract cannot set"),
