@@ -41,6 +41,21 @@ fn configuration() -> Value {
             "forwarding": true, "address": [{ "ip": "10.9.0.1", "prefix-length": 30 }]
         },
     });
+    let protected = json!({
+        "name": "esp0", "type": "iana-if-type:tunnel",
+        "stoa-interfaces:port": {
+            "tunnel": { "encapsulation": "esp", "local": "192.0.2.2", "remote": "198.51.100.2" }
+        },
+    });
+    let key = |bytes: usize, byte: &str| vec![byte; bytes].join(":");
+    // A key of CBC: those of counter modes are for one process of the forwarder.
+    let association = json!({
+        "name": "out", "interface": "esp0", "direction": "outbound",
+        "ipsec-sa-config": {
+            "spi": 4097,
+            "esp-sa": { "encryption": { "key": key(16, "01") }, "integrity": { "key": key(32, "02") } },
+        },
+    });
     let route = json!({
         "destination-prefix": "10.20.0.0/16", "next-hop": { "outgoing-interface": "gre0" }
     });
@@ -106,7 +121,8 @@ fn configuration() -> Value {
         "stoa-ipfix:ipfix": { "collector": [{ "name": "nobody", "address": "192.0.2.9" }] },
         "stoa-vrf:vrfs": { "vrf": [{ "name": "second" }] },
         "stoa-system:system": { "punt": { "class": [{ "name": "arp", "rate": 200 }] } },
-        "ietf-interfaces:interfaces": { "interface": [lan, tunnel] },
+        "ietf-interfaces:interfaces": { "interface": [lan, tunnel, protected] },
+        "stoa-ipsec:ipsec": { "sad": { "sad-entry": [association] } },
         "ietf-routing:routing": {
             "stoa-policy:policy": { "rule": [rule] },
             "control-plane-protocols": { "control-plane-protocol": [{
