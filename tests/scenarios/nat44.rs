@@ -37,6 +37,7 @@ pub fn serve(host: &Host) -> Result<Background> {
         \x20       self.send_header('Content-Length', str(len(body)))\n\
         \x20       self.end_headers()\n\
         \x20       self.wfile.write(body)\n\
+        http.server.ThreadingHTTPServer.request_queue_size = 128\n\
         server = http.server.ThreadingHTTPServer(('', int(sys.argv[1])), Answer)\n\
         print('ready', flush=True)\n\
         server.serve_forever()\n";
